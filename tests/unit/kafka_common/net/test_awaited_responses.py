@@ -57,17 +57,14 @@ def test_an_answer_is_dropped_when_its_request_has_ended_or_has_one() -> None:
     assert asyncio.run(steps()) == "first"
 
 
-def test_a_refused_request_ends_by_its_error() -> None:
-    async def steps() -> None:
-        responses = AwaitedResponses[str]()
-        request_id, task = await asked(responses)
+async def test_a_refused_request_ends_by_its_error() -> None:
+    responses = AwaitedResponses[str]()
+    request_id, task = await asked(responses)
 
-        responses.refuse(request_id, TimeoutError("too late"))
+    responses.refuse(request_id, TimeoutError("too late"))
 
-        with pytest.raises(TimeoutError, match="too late"):
-            await task
-
-    asyncio.run(steps())
+    with pytest.raises(TimeoutError, match="too late"):
+        await task
 
 
 def test_the_end_refuses_every_request_by_an_error_of_its_own() -> None:

@@ -86,27 +86,21 @@ def test_a_range_of_a_file_arrives_between_bytes(
 
 
 @pytest.mark.parametrize("is_secured", [False, True])
-def test_a_file_that_ends_before_is_an_error(
+async def test_a_file_that_ends_before_is_an_error(
     is_secured: bool, tmp_path: Path, descriptor: int
 ) -> None:
-    async def scenario() -> None:
-        ours, theirs = await (tls(tmp_path) if is_secured else plain())
-        reading = asyncio.create_task(received(theirs, SIZE))
-        try:
-            with pytest.raises(ConnectionAbortedError):
-                await ours.send_file(descriptor, SIZE - 10, 20)
-        finally:
-            ours.close()
-            await reading
-            theirs.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_file_is_read_whole_or_not_at_all(descriptor: int, content: bytes) -> None:
-    async def scenario() -> None:
-        assert await read_file(descriptor, 5, 100) == content[5:105]
+    ours, theirs = await (tls(tmp_path) if is_secured else plain())
+    reading = asyncio.create_task(received(theirs, SIZE))
+    try:
         with pytest.raises(ConnectionAbortedError):
-            await read_file(descriptor, SIZE - 10, 11)
+            await ours.send_file(descriptor, SIZE - 10, 20)
+    finally:
+        ours.close()
+        await reading
+        theirs.close()
 
-    asyncio.run(scenario())
+
+async def test_a_file_is_read_whole_or_not_at_all(descriptor: int, content: bytes) -> None:
+    assert await read_file(descriptor, 5, 100) == content[5:105]
+    with pytest.raises(ConnectionAbortedError):
+        await read_file(descriptor, SIZE - 10, 11)

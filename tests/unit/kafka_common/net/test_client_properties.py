@@ -196,7 +196,7 @@ def test_nothing_but_a_clear_refusal_comes_of_any_text(properties: dict[str, str
         assert protocol == properties.get("security.protocol", "PLAINTEXT").upper()
 
 
-def test_a_quorum_behind_tls_is_described(zkctl: Zkctl, tmp_path: Path) -> None:
+async def test_a_quorum_behind_tls_is_described(zkctl: Zkctl, tmp_path: Path) -> None:
     identity = AUTHORITY.sign((NameOID.COMMON_NAME, "controller"), hosts=True)
     pem = identity.write(tmp_path, "controller")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -207,28 +207,25 @@ def test_a_quorum_behind_tls_is_described(zkctl: Zkctl, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(format_properties({"security.protocol": "SSL", **TRUSTED}))
 
-    async def scenario() -> None:
-        quorum = Quorum(tmp_path, (1, 2, 3))
-        peers = client_security_of({"security.protocol": "SSL", **TRUSTED})
-        await quorum.start(1, 2, 3, authenticators={"CONTROLLER": authenticator}, security=peers)
-        try:
-            leader = await quorum.leader()
-            follower = next(each for each in quorum.voters if each != leader)
-            endpoint = quorum.voters.endpoints[follower]
-            words = (
-                "quorum", "describe", "--bootstrap-controller", f"127.0.0.1:{endpoint.port}",
-            )  # fmt: skip
-            described = await asyncio.to_thread(
-                zkctl, *words, "--command-config", str(file), "-o", "json"
-            )
-            plain = await asyncio.to_thread(zkctl, *words)
-        finally:
-            for node_id in list(quorum.nodes):
-                await quorum.kill(node_id)
+    quorum = Quorum(tmp_path, (1, 2, 3))
+    peers = client_security_of({"security.protocol": "SSL", **TRUSTED})
+    await quorum.start(1, 2, 3, authenticators={"CONTROLLER": authenticator}, security=peers)
+    try:
+        leader = await quorum.leader()
+        follower = next(each for each in quorum.voters if each != leader)
+        endpoint = quorum.voters.endpoints[follower]
+        words = (
+            "quorum", "describe", "--bootstrap-controller", f"127.0.0.1:{endpoint.port}",
+        )  # fmt: skip
+        described = await asyncio.to_thread(
+            zkctl, *words, "--command-config", str(file), "-o", "json"
+        )
+        plain = await asyncio.to_thread(zkctl, *words)
+    finally:
+        for node_id in list(quorum.nodes):
+            await quorum.kill(node_id)
 
-        assert described.exit_code == 0, described.stderr
-        assert described.json["leader_id"] == leader
-        assert plain.exit_code == 3
-        assert "--command-config" in plain.stderr
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    assert described.exit_code == 0, described.stderr
+    assert described.json["leader_id"] == leader
+    assert plain.exit_code == 3
+    assert "--command-config" in plain.stderr

@@ -109,43 +109,37 @@ def test_controlled_shutdown_0_names_no_client() -> None:
     assert frames == [struct.pack(">hhi", 7, 0, 0) + b"body"]
 
 
-def test_api_versions_is_answered_with_header_0_although_its_body_is_flexible() -> None:
+async def test_api_versions_is_answered_with_header_0_although_its_body_is_flexible() -> None:
     answer = bytes.fromhex("000002001200000004000000000000")
 
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_frame(reader)
         writer.write(framed(struct.pack(">i", 0) + answer))
 
-    async def scenario() -> None:
-        async with listening(peer) as port:
-            connection = await opened(port)
-            response: Any = await connection.request(
-                ApiVersionsRequest(client_software_name="zkctl", client_software_version="1")
-            )
-            assert [key.api_key for key in response.api_keys] == [API_VERSIONS]
-            await connection.close()
-
-    asyncio.run(scenario())
+    async with listening(peer) as port:
+        connection = await opened(port)
+        response: Any = await connection.request(
+            ApiVersionsRequest(client_software_name="zkctl", client_software_version="1")
+        )
+        assert [key.api_key for key in response.api_keys] == [API_VERSIONS]
+        await connection.close()
 
 
-def test_calls_from_several_tasks_are_answered_each_its_own() -> None:
+async def test_calls_from_several_tasks_are_answered_each_its_own() -> None:
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             frame = await read_frame(reader)
             writer.write(framed(frame[4:8] + b"\0" + frame[-1:]))
 
-    async def scenario() -> None:
-        async with listening(peer) as port:
-            connection = await opened(port)
-            bodies = [bytes([n]) for n in range(20)]
-            answers = await asyncio.gather(
-                *(connection.call(UPDATE_METADATA, 8, (body,)) for body in bodies)
-            )
-            assert answers == bodies
-            assert connection.last_correlation_id == 19
-            await connection.close()
-
-    asyncio.run(scenario())
+    async with listening(peer) as port:
+        connection = await opened(port)
+        bodies = [bytes([n]) for n in range(20)]
+        answers = await asyncio.gather(
+            *(connection.call(UPDATE_METADATA, 8, (body,)) for body in bodies)
+        )
+        assert answers == bodies
+        assert connection.last_correlation_id == 19
+        await connection.close()
 
 
 def test_a_body_of_many_megabytes_arrives_whole_in_chunks_of_all_sizes() -> None:
@@ -189,44 +183,37 @@ def answering(frame: bytes) -> Peer:
         (framed(struct.pack(">i", 0) + b"\xff\xff\xff\xff\xff\xff"), "five bytes"),
     ],
 )
-def test_a_peer_that_does_not_speak_the_protocol_is_left(frame: bytes, complaint: str) -> None:
-    async def scenario() -> None:
-        async with listening(answering(frame)) as port:
-            connection = await opened(port)
-            with pytest.raises(InvalidFrame, match=complaint):
-                await connection.call(UPDATE_METADATA, 8, (b"body",))
-            assert not connection.is_usable()
-            with pytest.raises(ConnectionError, match="is closed"):
-                await connection.call(UPDATE_METADATA, 8, (b"body",))
-
-    asyncio.run(scenario())
-
-
-def test_a_silent_peer_is_left_after_the_request_timeout() -> None:
-    async def scenario() -> None:
-        async with listening(answering(b"")) as port:
-            connection = await opened(port, request_timeout_ms=50)
-            with pytest.raises(TimeoutError, match=rf"no answer from 127.0.0.1:{port} within 0.05"):
-                await connection.call(UPDATE_METADATA, 8, (b"body",))
-            assert not connection.is_usable()
-
-    asyncio.run(scenario())
+async def test_a_peer_that_does_not_speak_the_protocol_is_left(
+    frame: bytes, complaint: str
+) -> None:
+    async with listening(answering(frame)) as port:
+        connection = await opened(port)
+        with pytest.raises(InvalidFrame, match=complaint):
+            await connection.call(UPDATE_METADATA, 8, (b"body",))
+        assert not connection.is_usable()
+        with pytest.raises(ConnectionError, match="is closed"):
+            await connection.call(UPDATE_METADATA, 8, (b"body",))
 
 
-def test_a_peer_that_hangs_up_before_it_answers_is_a_connection_error() -> None:
+async def test_a_silent_peer_is_left_after_the_request_timeout() -> None:
+    async with listening(answering(b"")) as port:
+        connection = await opened(port, request_timeout_ms=50)
+        with pytest.raises(TimeoutError, match=rf"no answer from 127.0.0.1:{port} within 0.05"):
+            await connection.call(UPDATE_METADATA, 8, (b"body",))
+        assert not connection.is_usable()
+
+
+async def test_a_peer_that_hangs_up_before_it_answers_is_a_connection_error() -> None:
     async def peer(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await read_frame(reader)
 
-    async def scenario() -> None:
-        async with listening(peer) as port:
-            connection = await opened(port)
-            with pytest.raises(ConnectionError):
-                await connection.call(UPDATE_METADATA, 8, (b"body",))
-
-    asyncio.run(scenario())
+    async with listening(peer) as port:
+        connection = await opened(port)
+        with pytest.raises(ConnectionError):
+            await connection.call(UPDATE_METADATA, 8, (b"body",))
 
 
-def test_a_connection_that_the_peer_has_closed_meanwhile_is_seen_before_it_is_used() -> None:
+async def test_a_connection_that_the_peer_has_closed_meanwhile_is_seen_before_it_is_used() -> None:
     hung_up = asyncio.Event()
 
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -236,18 +223,15 @@ def test_a_connection_that_the_peer_has_closed_meanwhile_is_seen_before_it_is_us
         await writer.wait_closed()
         hung_up.set()
 
-    async def scenario() -> None:
-        async with listening(peer) as port:
-            connection = await opened(port)
-            await connection.call(UPDATE_METADATA, 8, (b"body",))
-            await hung_up.wait()
-            assert not connection.is_usable()
-            await connection.close()
-
-    asyncio.run(scenario())
+    async with listening(peer) as port:
+        connection = await opened(port)
+        await connection.call(UPDATE_METADATA, 8, (b"body",))
+        await hung_up.wait()
+        assert not connection.is_usable()
+        await connection.close()
 
 
-def test_closing_ends_a_call_under_way() -> None:
+async def test_closing_ends_a_call_under_way() -> None:
     asked = asyncio.Event()
 
     async def peer(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
@@ -255,19 +239,16 @@ def test_closing_ends_a_call_under_way() -> None:
         asked.set()
         await reader.read()
 
-    async def scenario() -> None:
-        async with listening(peer) as port:
-            connection = await opened(port)
-            call = asyncio.create_task(connection.call(UPDATE_METADATA, 8, (b"body",)))
-            await asked.wait()
-            await connection.close()
-            with pytest.raises(ConnectionError):
-                await call
-
-    asyncio.run(scenario())
+    async with listening(peer) as port:
+        connection = await opened(port)
+        call = asyncio.create_task(connection.call(UPDATE_METADATA, 8, (b"body",)))
+        await asked.wait()
+        await connection.close()
+        with pytest.raises(ConnectionError):
+            await call
 
 
-def test_a_cancelled_call_closes_because_its_answer_may_still_come() -> None:
+async def test_a_cancelled_call_closes_because_its_answer_may_still_come() -> None:
     asked = asyncio.Event()
 
     async def peer(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
@@ -275,33 +256,24 @@ def test_a_cancelled_call_closes_because_its_answer_may_still_come() -> None:
         asked.set()
         await reader.read()
 
-    async def scenario() -> None:
-        async with listening(peer) as port:
-            connection = await opened(port)
-            call = asyncio.create_task(connection.call(UPDATE_METADATA, 8, (b"body",)))
-            await asked.wait()
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            assert not connection.is_usable()
-
-    asyncio.run(scenario())
+    async with listening(peer) as port:
+        connection = await opened(port)
+        call = asyncio.create_task(connection.call(UPDATE_METADATA, 8, (b"body",)))
+        await asked.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert not connection.is_usable()
 
 
-def test_a_port_without_a_listener_is_named() -> None:
-    async def scenario() -> None:
-        async with listening(answering(b"")) as port:
-            pass
-        with pytest.raises(ConnectionError, match=rf"cannot connect to 127\.0\.0\.1:{port}"):
-            await opened(port)
-
-    asyncio.run(scenario())
+async def test_a_port_without_a_listener_is_named() -> None:
+    async with listening(answering(b"")) as port:
+        pass
+    with pytest.raises(ConnectionError, match=rf"cannot connect to 127\.0\.0\.1:{port}"):
+        await opened(port)
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "no-such..host", "x" * 64 + ".invalid"])
-def test_a_host_that_does_not_exist_is_named(host: str) -> None:
-    async def scenario() -> None:
-        with pytest.raises(ConnectionError, match=re.escape(f"{host}:9092")):
-            await Connection.open(host, 9092, client_id="zkctl")
-
-    asyncio.run(scenario())
+async def test_a_host_that_does_not_exist_is_named(host: str) -> None:
+    with pytest.raises(ConnectionError, match=re.escape(f"{host}:9092")):
+        await Connection.open(host, 9092, client_id="zkctl")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -62,32 +61,27 @@ def test_what_is_no_integer_counts_as_zero_wherever_a_topic_inherits_it(
         assert f"{synonym.name}: unable to parse" in caplog.text
 
 
-def test_a_broker_value_that_is_no_integer_deposes_no_controller(tmp_path: Path) -> None:
-    async def run() -> None:
-        quorum = Controllers(tmp_path)
-        try:
-            await quorum.start(1, 2, 3)
-            active = await quorum.active()
-            leader, ask = quorum.leaders(), quorum.nodes[active].controller.ask
-            await register_a_broker(ask)
-            brokers = ConfigResource(ConfigResourceType.BROKER, "")
-            for key in CONVERTED:
-                await ask(
-                    IncrementalAlterConfigs({brokers: {key: ConfigOperation(OpType.SET, "abc")}})
-                )
+async def test_a_broker_value_that_is_no_integer_deposes_no_controller(tmp_path: Path) -> None:
+    quorum = Controllers(tmp_path)
+    try:
+        await quorum.start(1, 2, 3)
+        active = await quorum.active()
+        leader, ask = quorum.leaders(), quorum.nodes[active].controller.ask
+        await register_a_broker(ask)
+        brokers = ConfigResource(ConfigResourceType.BROKER, "")
+        for key in CONVERTED:
+            await ask(IncrementalAlterConfigs({brokers: {key: ConfigOperation(OpType.SET, "abc")}}))
 
-            topics = (CreatableTopic("orders", 1, 1),)
-            request = CreateTopicsRequest(topics, False, ("orders",))
-            [created] = await ask(CreateTopics(request))
+        topics = (CreatableTopic("orders", 1, 1),)
+        request = CreateTopicsRequest(topics, False, ("orders",))
+        [created] = await ask(CreateTopics(request))
 
-            assert not created.error.is_failure, created
-            inherited = {config.name: config.value for config in created.configs}
-            assert (inherited["retention.ms"], inherited["segment.ms"]) == ("0", "0")
-            assert quorum.leaders() == leader
-        finally:
-            await quorum.close()
-
-    asyncio.run(run())
+        assert not created.error.is_failure, created
+        inherited = {config.name: config.value for config in created.configs}
+        assert (inherited["retention.ms"], inherited["segment.ms"]) == ("0", "0")
+        assert quorum.leaders() == leader
+    finally:
+        await quorum.close()
 
 
 async def register_a_broker(ask: Callable[[Any], Awaitable[Any]]) -> None:

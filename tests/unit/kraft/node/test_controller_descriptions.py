@@ -119,48 +119,42 @@ class BusyController(Controller):
         return await self.answer
 
 
-def test_a_busy_controller_is_not_waited_for() -> None:
+async def test_a_busy_controller_is_not_waited_for() -> None:
     frame = request_header(int(ApiKey.API_VERSIONS), 4, 1, "test")
     frame += write(request_schema(ApiKey.API_VERSIONS, 4).request(**SOFTWARE))
     header, start = parse_request_header(frame)
 
-    async def run() -> None:
-        controller = BusyController()
-        versions = NodeVersions({18: (0, 4)}, controller)
+    controller = BusyController()
+    versions = NodeVersions({18: (0, 4)}, controller)
 
-        async def epoch() -> int:
-            answer: Any = await versions.respond(header, frame, start)
-            return int(answer.finalized_features_epoch)
-
-        async with asyncio.timeout(10):
-            assert await epoch() == await epoch() == -1
-            # One question is enough, however many ask.
-            assert len(controller.asked) == 1
-            controller.answer.set_result(FinalizedControllerFeatures({"metadata.version": 21}, 7))
-            assert await epoch() == 7
-
-    asyncio.run(run())
-
-
-def test_a_controller_that_has_ended_still_tells_what_it_said_last() -> None:
-    frame = request_header(int(ApiKey.API_VERSIONS), 4, 1, "test")
-    frame += write(request_schema(ApiKey.API_VERSIONS, 4).request(**SOFTWARE))
-    header, start = parse_request_header(frame)
-
-    async def run() -> None:
-        controller = BusyController()
-        versions = NodeVersions({18: (0, 4)}, controller)
-        controller.answer.set_result(FinalizedControllerFeatures({"metadata.version": 20}, 3))
-        await versions.respond(header, frame, start)
-        controller.answer = asyncio.get_running_loop().create_future()
-        controller.answer.set_exception(ConnectionAbortedError("the controller stops"))
-
+    async def epoch() -> int:
         answer: Any = await versions.respond(header, frame, start)
+        return int(answer.finalized_features_epoch)
 
-        [finalized] = answer.finalized_features
-        assert (finalized.max_version_level, answer.finalized_features_epoch) == (20, 3)
+    async with asyncio.timeout(10):
+        assert await epoch() == await epoch() == -1
+        # One question is enough, however many ask.
+        assert len(controller.asked) == 1
+        controller.answer.set_result(FinalizedControllerFeatures({"metadata.version": 21}, 7))
+        assert await epoch() == 7
 
-    asyncio.run(run())
+
+async def test_a_controller_that_has_ended_still_tells_what_it_said_last() -> None:
+    frame = request_header(int(ApiKey.API_VERSIONS), 4, 1, "test")
+    frame += write(request_schema(ApiKey.API_VERSIONS, 4).request(**SOFTWARE))
+    header, start = parse_request_header(frame)
+
+    controller = BusyController()
+    versions = NodeVersions({18: (0, 4)}, controller)
+    controller.answer.set_result(FinalizedControllerFeatures({"metadata.version": 20}, 3))
+    await versions.respond(header, frame, start)
+    controller.answer = asyncio.get_running_loop().create_future()
+    controller.answer.set_exception(ConnectionAbortedError("the controller stops"))
+
+    answer: Any = await versions.respond(header, frame, start)
+
+    [finalized] = answer.finalized_features
+    assert (finalized.max_version_level, answer.finalized_features_epoch) == (20, 3)
 
 
 # ---------------------------------------------------------------------- DescribeCluster

@@ -161,26 +161,23 @@ class NoPublisher(Recorder):
             raise KeyError("a bug")
 
 
-def test_a_node_whose_publisher_fails_ends_for_its_rules_would_be_of_the_past(
+async def test_a_node_whose_publisher_fails_ends_for_its_rules_would_be_of_the_past(
     tmp_path: Path,
 ) -> None:
-    async def run() -> None:
-        quorum = PublishingQuorum(tmp_path)
-        quorum.recorder = NoPublisher()
-        try:
-            await quorum.start(1)
-            await quorum.leader()
-            running = quorum.tasks[1]
+    quorum = PublishingQuorum(tmp_path)
+    quorum.recorder = NoPublisher()
+    try:
+        await quorum.start(1)
+        await quorum.leader()
+        running = quorum.tasks[1]
 
-            quorum.append(topic("poison"))
+        quorum.append(topic("poison"))
 
-            with pytest.raises(KeyError, match="a bug"):
-                async with asyncio.timeout(20):
-                    await running
-        finally:
-            await quorum.close()
-
-    asyncio.run(run())
+        with pytest.raises(KeyError, match="a bug"):
+            async with asyncio.timeout(20):
+                await running
+    finally:
+        await quorum.close()
 
 
 class SnapshotOnly:
@@ -205,26 +202,23 @@ def batch(*records: MetadataRecord, base_offset: int = 0) -> bytes:
     return encode_data_batch(versioned, base_offset=base_offset, epoch=1, timestamp=0)
 
 
-def test_a_snapshot_replaces_everything_and_is_not_all_there_is() -> None:
-    async def run() -> None:
-        driver = SnapshotOnly(batch(topic("a")) + batch(NoOpRecord(), topic("b"), base_offset=1))
-        recorder = Recorder()
-        publishing = MetadataPublishing(lambda: cast(Any, driver), (recorder,))
-        data = batch(topic("before"), topic("after"), base_offset=98)
+async def test_a_snapshot_replaces_everything_and_is_not_all_there_is() -> None:
+    driver = SnapshotOnly(batch(topic("a")) + batch(NoOpRecord(), topic("b"), base_offset=1))
+    recorder = Recorder()
+    publishing = MetadataPublishing(lambda: cast(Any, driver), (recorder,))
+    data = batch(topic("before"), topic("after"), base_offset=98)
 
-        publishing.handle_load_snapshot(OffsetAndEpoch(99, 1))
-        await eventually(lambda: driver.advanced_to == [99], "the snapshot is loaded")
-        assert recorder.loads == [["a", "b"]]
-        # One record is committed that is in no snapshot: there is more to come.
-        assert recorder.caught_up_after is None
+    publishing.handle_load_snapshot(OffsetAndEpoch(99, 1))
+    await eventually(lambda: driver.advanced_to == [99], "the snapshot is loaded")
+    assert recorder.loads == [["a", "b"]]
+    # One record is committed that is in no snapshot: there is more to come.
+    assert recorder.caught_up_after is None
 
-        # Of a batch that the snapshot has a part of, the rest is new.
-        publishing.handle_commit(CommittedBatches(99, 100, data))
-        await eventually(lambda: driver.advanced_to == [99, 100], "the rest is taken in")
-        assert recorder.names == ["after"]
-        assert recorder.caught_up_after == 1
-
-    asyncio.run(run())
+    # Of a batch that the snapshot has a part of, the rest is new.
+    publishing.handle_commit(CommittedBatches(99, 100, data))
+    await eventually(lambda: driver.advanced_to == [99, 100], "the rest is taken in")
+    assert recorder.names == ["after"]
+    assert recorder.caught_up_after == 1
 
 
 def test_credentials_are_those_of_the_log() -> None:
@@ -249,20 +243,17 @@ def test_credentials_are_those_of_the_log() -> None:
     assert credentials.of("SCRAM-SHA-256", "carol") is not None
 
 
-def test_who_does_not_know_the_high_watermark_has_not_caught_up() -> None:
-    async def run() -> None:
-        driver = SnapshotOnly(b"")
-        recorder = Recorder()
-        publishing = MetadataPublishing(lambda: cast(Any, driver), (recorder,))
+async def test_who_does_not_know_the_high_watermark_has_not_caught_up() -> None:
+    driver = SnapshotOnly(b"")
+    recorder = Recorder()
+    publishing = MetadataPublishing(lambda: cast(Any, driver), (recorder,))
 
-        driver.node.high_watermark = None  # of a new leader until its first commit
-        publishing.handle_commit(CommittedBatches(0, 1, batch(topic("a"))))
-        await eventually(lambda: driver.advanced_to == [1], "the first record is taken in")
-        assert recorder.caught_up_after is None
+    driver.node.high_watermark = None  # of a new leader until its first commit
+    publishing.handle_commit(CommittedBatches(0, 1, batch(topic("a"))))
+    await eventually(lambda: driver.advanced_to == [1], "the first record is taken in")
+    assert recorder.caught_up_after is None
 
-        driver.node.high_watermark = 2
-        publishing.handle_commit(CommittedBatches(1, 2, batch(topic("b"), base_offset=1)))
-        await eventually(lambda: driver.advanced_to == [1, 2], "the second one too")
-        assert recorder.caught_up_after == 2
-
-    asyncio.run(run())
+    driver.node.high_watermark = 2
+    publishing.handle_commit(CommittedBatches(1, 2, batch(topic("b"), base_offset=1)))
+    await eventually(lambda: driver.advanced_to == [1, 2], "the second one too")
+    assert recorder.caught_up_after == 2

@@ -145,18 +145,15 @@ def test_a_wiped_node_gets_everything_again(tmp_path: Path) -> None:
     told(tmp_path, scenario)
 
 
-def test_a_voter_alone_leads_and_commits(tmp_path: Path) -> None:
-    async def alone() -> None:
-        quorum = Quorum(tmp_path, (1,))
-        try:
-            await quorum.start(1)
-            assert await quorum.leader() == 1
-            await append(quorum, 1, b"\1\x14\0\0")
-            assert await quorum.stop(1)
-        finally:
-            await quorum.close()
-
-    asyncio.run(alone())
+async def test_a_voter_alone_leads_and_commits(tmp_path: Path) -> None:
+    quorum = Quorum(tmp_path, (1,))
+    try:
+        await quorum.start(1)
+        assert await quorum.leader() == 1
+        await append(quorum, 1, b"\1\x14\0\0")
+        assert await quorum.stop(1)
+    finally:
+        await quorum.close()
 
 
 def test_the_metrics_have_kafkas_names_and_tell_the_truth(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,23 +69,20 @@ def of_protocol(protocol: str, certificates: Mapping[str, str]) -> dict[str, str
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_secured_voters_elect_a_leader_and_commit(
+async def test_secured_voters_elect_a_leader_and_commit(
     tmp_path: Path, certificates: Mapping[str, str], protocol: str
 ) -> None:
-    async def run() -> None:
-        quorum = SecuredQuorum(tmp_path, of_protocol(protocol, certificates), (1, 2, 3))
-        try:
-            await quorum.start(1, 2, 3)
-            leader = await quorum.leader()
-            epoch = quorum.nodes[leader].driver.node.epoch
+    quorum = SecuredQuorum(tmp_path, of_protocol(protocol, certificates), (1, 2, 3))
+    try:
+        await quorum.start(1, 2, 3)
+        leader = await quorum.leader()
+        epoch = quorum.nodes[leader].driver.node.epoch
 
-            assert epoch > 0
-            with pytest.raises(ConnectionError):
-                await spoken_plainly(quorum.voters.endpoints[leader].port)
-        finally:
-            await quorum.close()
-
-    asyncio.run(run())
+        assert epoch > 0
+        with pytest.raises(ConnectionError):
+            await spoken_plainly(quorum.voters.endpoints[leader].port)
+    finally:
+        await quorum.close()
 
 
 async def spoken_plainly(port: int) -> Any:
@@ -99,28 +95,25 @@ async def spoken_plainly(port: int) -> Any:
         await connection.close()
 
 
-def test_a_voter_with_another_password_is_none(tmp_path: Path) -> None:
-    async def run() -> None:
-        quorum = SecuredQuorum(tmp_path, of_protocol("SASL_PLAINTEXT", {}), (1, 2))
-        module = SASL["listener.name.controller.plain.sasl.jaas.config"]
-        quorum.own[2] = {
-            "listener.name.controller.plain.sasl.jaas.config": module.replace(
-                'username="controller" password="controller', 'username="controller" password="x'
-            )
-        }
-        try:
-            await quorum.start(1, 2, quorum=QUICK)
-            # Each asks for votes, again and again, and 2 is not let in by 1; 1 is let in by 2,
-            # whose answer to a Fetch it would get, but 2 as a follower cannot fetch from 1.
-            await eventually(
-                lambda: all(node.driver.node.epoch > 3 for node in quorum.nodes.values()),
-                "elections fail",
-            )
-            assert all((n.driver.node.high_watermark or 0) == 0 for n in quorum.nodes.values())
-        finally:
-            await quorum.close()
-
-    asyncio.run(run())
+async def test_a_voter_with_another_password_is_none(tmp_path: Path) -> None:
+    quorum = SecuredQuorum(tmp_path, of_protocol("SASL_PLAINTEXT", {}), (1, 2))
+    module = SASL["listener.name.controller.plain.sasl.jaas.config"]
+    quorum.own[2] = {
+        "listener.name.controller.plain.sasl.jaas.config": module.replace(
+            'username="controller" password="controller', 'username="controller" password="x'
+        )
+    }
+    try:
+        await quorum.start(1, 2, quorum=QUICK)
+        # Each asks for votes, again and again, and 2 is not let in by 1; 1 is let in by 2,
+        # whose answer to a Fetch it would get, but 2 as a follower cannot fetch from 1.
+        await eventually(
+            lambda: all(node.driver.node.epoch > 3 for node in quorum.nodes.values()),
+            "elections fail",
+        )
+        assert all((n.driver.node.high_watermark or 0) == 0 for n in quorum.nodes.values())
+    finally:
+        await quorum.close()
 
 
 @pytest.mark.parametrize(
@@ -194,29 +187,26 @@ def test_credentials_of_scram_are_those_of_the_log(tmp_path: Path) -> None:
     told(tmp_path, scenario)
 
 
-def test_who_was_there_at_the_format_can_log_in(tmp_path: Path) -> None:
-    async def run() -> None:
-        quorum = SecuredQuorum(tmp_path, AUTHORIZED)
-        carol = parse_scram("SCRAM-SHA-256=[name=carol,password=carols-own]", os.urandom)
-        formatted = BootstrapMetadata.from_versions(LATEST_PRODUCTION, scram_credentials=(carol,))
-        folder = tmp_path / "node-1"
-        folder.mkdir()
-        (folder / BOOTSTRAP_FILE).write_bytes(encode_bootstrap(formatted, now_ms=0))
-        try:
-            await quorum.start(1)
+async def test_who_was_there_at_the_format_can_log_in(tmp_path: Path) -> None:
+    quorum = SecuredQuorum(tmp_path, AUTHORIZED)
+    carol = parse_scram("SCRAM-SHA-256=[name=carol,password=carols-own]", os.urandom)
+    formatted = BootstrapMetadata.from_versions(LATEST_PRODUCTION, scram_credentials=(carol,))
+    folder = tmp_path / "node-1"
+    folder.mkdir()
+    (folder / BOOTSTRAP_FILE).write_bytes(encode_bootstrap(formatted, now_ms=0))
+    try:
+        await quorum.start(1)
 
-            async def comes_in() -> bool:
-                try:
-                    async with SecuredNode(quorum).client("carol", "carols-own", "SCRAM-SHA-256"):
-                        return True
-                except ConnectionError:
-                    return False  # the credential is not committed yet
+        async def comes_in() -> bool:
+            try:
+                async with SecuredNode(quorum).client("carol", "carols-own", "SCRAM-SHA-256"):
+                    return True
+            except ConnectionError:
+                return False  # the credential is not committed yet
 
-            await in_the_end(comes_in, "carol comes in")
-        finally:
-            await quorum.close()
-
-    asyncio.run(run())
+        await in_the_end(comes_in, "carol comes in")
+    finally:
+        await quorum.close()
 
 
 def test_each_listener_is_secured_in_its_own_way(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Final
@@ -104,131 +104,100 @@ class Asking:
         return outcome.error
 
 
-def told(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def run() -> None:
-        await scenario()
+async def test_a_request_is_answered_and_the_connection_serves_the_next_one() -> None:
+    asking, node = Asking(), Node()
+    async with listening(node.respond, asking.port):
+        asking.send()
+        assert await asking.outcome() == RaftResponseReceived(2, 1, GRANTED)
+        asking.send()
+        assert await asking.outcome() == RaftResponseReceived(2, 2, GRANTED)
+        await asking.channels.close()
 
-    asyncio.run(run())
-
-
-def test_a_request_is_answered_and_the_connection_serves_the_next_one() -> None:
-    async def scenario() -> None:
-        asking, node = Asking(), Node()
-        async with listening(node.respond, asking.port):
-            asking.send()
-            assert await asking.outcome() == RaftResponseReceived(2, 1, GRANTED)
-            asking.send()
-            assert await asking.outcome() == RaftResponseReceived(2, 2, GRANTED)
-            await asking.channels.close()
-
-        assert node.asked == [(ApiKey.API_VERSIONS, 0), (ApiKey.VOTE, 1), (ApiKey.VOTE, 1)]
-        assert node.client_ids == {"raft-client-1"}
-
-    told(scenario)
+    assert node.asked == [(ApiKey.API_VERSIONS, 0), (ApiKey.VOTE, 1), (ApiKey.VOTE, 1)]
+    assert node.client_ids == {"raft-client-1"}
 
 
-def test_a_peer_that_knows_only_version_0_gets_that() -> None:
-    async def scenario() -> None:
-        asking, node = Asking(), Node()
-        node.offered[ApiKey.VOTE] = (0, 0)
-        async with listening(node.respond, asking.port):
-            asking.send()
-            assert isinstance(await asking.outcome(), RaftResponseReceived)
-            await asking.channels.close()
+async def test_a_peer_that_knows_only_version_0_gets_that() -> None:
+    asking, node = Asking(), Node()
+    node.offered[ApiKey.VOTE] = (0, 0)
+    async with listening(node.respond, asking.port):
+        asking.send()
+        assert isinstance(await asking.outcome(), RaftResponseReceived)
+        await asking.channels.close()
 
-        assert node.asked[-1] == (ApiKey.VOTE, 0)
-
-    told(scenario)
+    assert node.asked[-1] == (ApiKey.VOTE, 0)
 
 
-def test_a_peer_that_knows_no_such_request_is_not_sent_it() -> None:
-    async def scenario() -> None:
-        asking, node = Asking(), Node()
-        del node.offered[ApiKey.VOTE]
-        async with listening(node.respond, asking.port):
-            asking.send()
-            assert await asking.error() is ErrorCode.unsupported_version
-            asking.send()
-            assert await asking.error() is ErrorCode.unsupported_version
-            await asking.channels.close()
+async def test_a_peer_that_knows_no_such_request_is_not_sent_it() -> None:
+    asking, node = Asking(), Node()
+    del node.offered[ApiKey.VOTE]
+    async with listening(node.respond, asking.port):
+        asking.send()
+        assert await asking.error() is ErrorCode.unsupported_version
+        asking.send()
+        assert await asking.error() is ErrorCode.unsupported_version
+        await asking.channels.close()
 
-        # One connection was enough to know.
-        assert node.asked == [(ApiKey.API_VERSIONS, 0)]
-
-    told(scenario)
+    # One connection was enough to know.
+    assert node.asked == [(ApiKey.API_VERSIONS, 0)]
 
 
-def test_without_a_listener_requests_fail_at_once_until_it_is_time_to_try_again() -> None:
-    async def scenario() -> None:
-        asking, node = Asking(), Node()
+async def test_without_a_listener_requests_fail_at_once_until_it_is_time_to_try_again() -> None:
+    asking, node = Asking(), Node()
+    asking.send()
+    assert await asking.error() is ErrorCode.broker_not_available
+
+    async with listening(node.respond, asking.port):
         asking.send()
         assert await asking.error() is ErrorCode.broker_not_available
-
-        async with listening(node.respond, asking.port):
-            asking.send()
-            assert await asking.error() is ErrorCode.broker_not_available
-            assert node.asked == []
-            await asyncio.sleep(0.1)
-            asking.send()
-            assert isinstance(await asking.outcome(), RaftResponseReceived)
-            await asking.channels.close()
-
-    told(scenario)
+        assert node.asked == []
+        await asyncio.sleep(0.1)
+        asking.send()
+        assert isinstance(await asking.outcome(), RaftResponseReceived)
+        await asking.channels.close()
 
 
-def test_a_held_request_does_not_keep_the_next_one_waiting() -> None:
-    async def scenario() -> None:
-        asking, node = Asking(timeout_ms=60_000), Node()
-        node.hold.clear()
-        async with listening(node.respond, asking.port):
-            asking.send()
-            await eventually(lambda: (ApiKey.VOTE, 1) in node.asked, "it has arrived")
+async def test_a_held_request_does_not_keep_the_next_one_waiting() -> None:
+    asking, node = Asking(timeout_ms=60_000), Node()
+    node.hold.clear()
+    async with listening(node.respond, asking.port):
+        asking.send()
+        await eventually(lambda: (ApiKey.VOTE, 1) in node.asked, "it has arrived")
 
-            second = asking.send()
-            await eventually(lambda: node.asked.count((ApiKey.VOTE, 1)) == 2, "so has the other")
-            node.hold.set()
+        second = asking.send()
+        await eventually(lambda: node.asked.count((ApiKey.VOTE, 1)) == 2, "so has the other")
+        node.hold.set()
 
-            assert await asking.outcome() == RaftResponseReceived(2, second, GRANTED)
-            await asyncio.sleep(0.05)
-            assert asking.outcomes == []
-            await asking.channels.close()
-
-    told(scenario)
+        assert await asking.outcome() == RaftResponseReceived(2, second, GRANTED)
+        await asyncio.sleep(0.05)
+        assert asking.outcomes == []
+        await asking.channels.close()
 
 
-def test_a_peer_that_does_not_answer_in_time_is_not_available() -> None:
-    async def scenario() -> None:
-        asking, node = Asking(timeout_ms=100), Node()
-        node.hold.clear()
-        async with listening(node.respond, asking.port):
-            asking.send()
-            assert await asking.error() is ErrorCode.broker_not_available
-            await asking.channels.close()
-
-    told(scenario)
+async def test_a_peer_that_does_not_answer_in_time_is_not_available() -> None:
+    asking, node = Asking(timeout_ms=100), Node()
+    node.hold.clear()
+    async with listening(node.respond, asking.port):
+        asking.send()
+        assert await asking.error() is ErrorCode.broker_not_available
+        await asking.channels.close()
 
 
-def test_a_peer_that_answers_nonsense_is_not_available() -> None:
-    async def scenario() -> None:
-        asking, node = Asking(), Node()
-        node.is_mad = True
-        async with listening(node.respond, asking.port):
-            asking.send()
-            assert await asking.error() is ErrorCode.broker_not_available
-            await asking.channels.close()
-
-    told(scenario)
+async def test_a_peer_that_answers_nonsense_is_not_available() -> None:
+    asking, node = Asking(), Node()
+    node.is_mad = True
+    async with listening(node.respond, asking.port):
+        asking.send()
+        assert await asking.error() is ErrorCode.broker_not_available
+        await asking.channels.close()
 
 
-def test_a_peer_that_does_not_let_us_in_is_a_network_exception() -> None:
-    async def scenario() -> None:
-        asking = Asking(ClientSecurity(credentials=Credentials(PLAIN, "us", "secret")))
-        node = Node()
-        async with listening(node.respond, asking.port):
-            asking.send()
-            assert await asking.error() is ErrorCode.network_exception
-            await asking.channels.close()
+async def test_a_peer_that_does_not_let_us_in_is_a_network_exception() -> None:
+    asking = Asking(ClientSecurity(credentials=Credentials(PLAIN, "us", "secret")))
+    node = Node()
+    async with listening(node.respond, asking.port):
+        asking.send()
+        assert await asking.error() is ErrorCode.network_exception
+        await asking.channels.close()
 
-        assert node.asked == [(ApiKey.SASL_HANDSHAKE, 1)]
-
-    told(scenario)
+    assert node.asked == [(ApiKey.SASL_HANDSHAKE, 1)]

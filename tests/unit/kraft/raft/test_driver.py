@@ -205,74 +205,62 @@ def test_a_bounded_number_of_requests_waits_for_a_slow_disk(
     told(scenario)
 
 
-def test_a_disk_that_fails_ends_the_node_and_its_waiting_requests() -> None:
-    async def run() -> None:
-        driven = Driven()
-        running = asyncio.create_task(driven.driver.run(driven.channels))
-        await eventually(lambda: bool(driven.disk.written), "the node has started")
-        driven.disk.fails = True
+async def test_a_disk_that_fails_ends_the_node_and_its_waiting_requests() -> None:
+    driven = Driven()
+    running = asyncio.create_task(driven.driver.run(driven.channels))
+    await eventually(lambda: bool(driven.disk.written), "the node has started")
+    driven.disk.fails = True
 
-        vote = driven.vote(7)
+    vote = driven.vote(7)
 
-        with pytest.raises(OSError, match="No space left"):
-            await running
-        with pytest.raises(ConnectionAbortedError):
-            await vote
-        with pytest.raises(ConnectionAbortedError):
-            await driven.vote(8)
-
-    asyncio.run(run())
+    with pytest.raises(OSError, match="No space left"):
+        await running
+    with pytest.raises(ConnectionAbortedError):
+        await vote
+    with pytest.raises(ConnectionAbortedError):
+        await driven.vote(8)
 
 
-def test_records_are_written_after_the_linger_though_nothing_else_happens() -> None:
-    async def run() -> None:
-        alone = VoterSet({1: VOTERS.endpoints[1]})
-        driven = Driven(alone)
-        running = asyncio.create_task(driven.driver.run(driven.channels))
-        node = driven.driver.node
-        await eventually(lambda: node.high_watermark == 1, "it leads")
+async def test_records_are_written_after_the_linger_though_nothing_else_happens() -> None:
+    alone = VoterSet({1: VOTERS.endpoints[1]})
+    driven = Driven(alone)
+    running = asyncio.create_task(driven.driver.run(driven.channels))
+    node = driven.driver.node
+    await eventually(lambda: node.high_watermark == 1, "it leads")
 
-        last = driven.driver.prepare_append(node.epoch, [b"\1\x14\0\0", b"\1\x14\0\0"])
-        await asyncio.sleep(0.1)
-        assert driven.log.end_offset == 1  # prepared, and not yet to be written
-        driven.driver.schedule_prepared_append()
+    last = driven.driver.prepare_append(node.epoch, [b"\1\x14\0\0", b"\1\x14\0\0"])
+    await asyncio.sleep(0.1)
+    assert driven.log.end_offset == 1  # prepared, and not yet to be written
+    driven.driver.schedule_prepared_append()
 
-        await eventually(lambda: node.high_watermark == 3, "they are committed")
-        assert last == 2
-        driven.driver.shut_down(1_000)
-        assert await running
-
-    asyncio.run(run())
+    await eventually(lambda: node.high_watermark == 3, "they are committed")
+    assert last == 2
+    driven.driver.shut_down(1_000)
+    assert await running
 
 
-def test_a_snapshot_is_read_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        driven = Driven()
-        there, missing = OffsetAndEpoch(7, 1), OffsetAndEpoch(9, 1)
-        driven.log.snapshots[there] = bytes(range(50))
-        monkeypatch.setattr(raft_driver, "_READ_BYTES", 10)
+async def test_a_snapshot_is_read_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    driven = Driven()
+    there, missing = OffsetAndEpoch(7, 1), OffsetAndEpoch(9, 1)
+    driven.log.snapshots[there] = bytes(range(50))
+    monkeypatch.setattr(raft_driver, "_READ_BYTES", 10)
 
-        assert driven.driver.read_snapshot(there) == bytes(range(50))
-        with pytest.raises(RaftFatal, match="cannot be loaded"):
-            driven.driver.read_snapshot(missing)
-        monkeypatch.setattr(raft_driver, "MAX_SNAPSHOT_BYTES", 49)
-        with pytest.raises(RaftFatal, match="50 bytes"):
-            driven.driver.read_snapshot(there)
-
-    asyncio.run(run())
+    assert driven.driver.read_snapshot(there) == bytes(range(50))
+    with pytest.raises(RaftFatal, match="cannot be loaded"):
+        driven.driver.read_snapshot(missing)
+    monkeypatch.setattr(raft_driver, "MAX_SNAPSHOT_BYTES", 49)
+    with pytest.raises(RaftFatal, match="50 bytes"):
+        driven.driver.read_snapshot(there)
 
 
-def test_a_listener_that_fails_ends_the_node() -> None:
-    async def run() -> None:
-        driven = Driven()
-        running = asyncio.create_task(driven.driver.run(driven.channels))
-        await eventually(lambda: bool(driven.disk.written), "the node has started")
+async def test_a_listener_that_fails_ends_the_node() -> None:
+    driven = Driven()
+    running = asyncio.create_task(driven.driver.run(driven.channels))
+    await eventually(lambda: bool(driven.disk.written), "the node has started")
 
-        driven.driver.listener_failed(KeyError("a bug"))
+    driven.driver.listener_failed(KeyError("a bug"))
 
-        with pytest.raises(KeyError, match="a bug"):
-            await running
-        with pytest.raises(ConnectionAbortedError):
-            await driven.vote(8)
-
-    asyncio.run(run())
+    with pytest.raises(KeyError, match="a bug"):
+        await running
+    with pytest.raises(ConnectionAbortedError):
+        await driven.vote(8)

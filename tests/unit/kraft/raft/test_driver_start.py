@@ -42,38 +42,35 @@ class NoWay:
         assert send.destination_id in VOTERS
 
 
-def test_a_request_that_comes_before_the_start_is_answered_by_what_is_on_disk() -> None:
-    async def scenario() -> None:
-        log = InMemoryRaftLog()
-        driver = RaftDriver(
-            KafkaRaftClient(
-                local=ReplicaKey(1), cluster_id=CLUSTER_ID, voters=VOTERS, log=log,
-                config=SLOW, random=Random(1), listener_name="CONTROLLER",
-                local_endpoints={"CONTROLLER": VOTERS.endpoints[1]},
-            ),
-            plan_flush=lambda: Flush(log.flush, lambda: None),
-            elections=Promised(),
-        )  # fmt: skip
-        asked = [
-            asyncio.create_task(
-                driver.ask(
-                    VoteRequest(CLUSTER_ID, None, 7, ReplicaKey(candidate), OffsetAndEpoch(0, 0)),
-                    "CONTROLLER",
-                )
+async def test_a_request_that_comes_before_the_start_is_answered_by_what_is_on_disk() -> None:
+    log = InMemoryRaftLog()
+    driver = RaftDriver(
+        KafkaRaftClient(
+            local=ReplicaKey(1), cluster_id=CLUSTER_ID, voters=VOTERS, log=log,
+            config=SLOW, random=Random(1), listener_name="CONTROLLER",
+            local_endpoints={"CONTROLLER": VOTERS.endpoints[1]},
+        ),
+        plan_flush=lambda: Flush(log.flush, lambda: None),
+        elections=Promised(),
+    )  # fmt: skip
+    asked = [
+        asyncio.create_task(
+            driver.ask(
+                VoteRequest(CLUSTER_ID, None, 7, ReplicaKey(candidate), OffsetAndEpoch(0, 0)),
+                "CONTROLLER",
             )
-            for candidate in (2, 3)
-        ]
-        await asyncio.sleep(0.05)
-        assert not any(each.done() for each in asked)
+        )
+        for candidate in (2, 3)
+    ]
+    await asyncio.sleep(0.05)
+    assert not any(each.done() for each in asked)
 
-        running = asyncio.create_task(driver.run(NoWay()))
-        async with asyncio.timeout(10):
-            answers = await asyncio.gather(*asked)
+    running = asyncio.create_task(driver.run(NoWay()))
+    async with asyncio.timeout(10):
+        answers = await asyncio.gather(*asked)
 
-        assert answers == [
-            VoteResponse(leader_epoch=7, vote_granted=granted) for granted in (False, True)
-        ]
-        running.cancel()
-        await asyncio.wait((running,))
-
-    asyncio.run(scenario())
+    assert answers == [
+        VoteResponse(leader_epoch=7, vote_granted=granted) for granted in (False, True)
+    ]
+    running.cancel()
+    await asyncio.wait((running,))

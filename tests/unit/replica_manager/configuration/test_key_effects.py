@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -289,31 +288,28 @@ def test_a_dynamic_key_without_effect_is_warned_about_when_it_is_set(
     assert [each.partition(": ")[2] for each in warnings] == ["log.cleaner.threads", "preallocate"]
 
 
-def test_what_the_storage_is_configured_for_changes_while_it_runs(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        current = config(log__dirs=str(tmp_path))
-        storage = Storage(lambda: current, {}, lambda _: None)
-        storage.load()
-        storage.start()
-        current = current.with_dynamic(
-            default={},
-            own={
-                "background.threads": "12",
-                "num.recovery.threads.per.data.dir": "2",
-                "producer.id.expiration.ms": "777",
-                "log.cleaner.backoff.ms": "5",
-                "log.cleaner.dedupe.buffer.size": "4194304",
-            },
-        )
-        storage.broker_changed()
+async def test_what_the_storage_is_configured_for_changes_while_it_runs(tmp_path: Path) -> None:
+    current = config(log__dirs=str(tmp_path))
+    storage = Storage(lambda: current, {}, lambda _: None)
+    storage.load()
+    storage.start()
+    current = current.with_dynamic(
+        default={},
+        own={
+            "background.threads": "12",
+            "num.recovery.threads.per.data.dir": "2",
+            "producer.id.expiration.ms": "777",
+            "log.cleaner.backoff.ms": "5",
+            "log.cleaner.dedupe.buffer.size": "4194304",
+        },
+    )
+    storage.broker_changed()
 
-        assert storage.threads == 12
-        assert storage.logs.recovery_threads_per_dir == 2
-        assert storage.logs.environment.producer_id_expiration_ms() == 777
-        assert storage.cleaner_settings == (5, 4194304)
-        await storage.stop()
-
-    asyncio.run(scenario())
+    assert storage.threads == 12
+    assert storage.logs.recovery_threads_per_dir == 2
+    assert storage.logs.environment.producer_id_expiration_ms() == 777
+    assert storage.cleaner_settings == (5, 4194304)
+    await storage.stop()
 
 
 def test_a_pool_takes_further_work_with_another_number_of_threads() -> None:

@@ -103,68 +103,59 @@ def test_a_leader_that_is_gone_or_not_on_that_listener_is_no_coordinator(tell: T
     tell(scenario)
 
 
-def test_who_asks_first_has_the_offsets_topic_created(
+async def test_who_asks_first_has_the_offsets_topic_created(
     executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
-    async def scenario() -> None:
-        world = GroupApiWorld(executor, tmp_path, offsets__topic__replication__factor="2")
-        world.update()
-        answer = await world.find(4, GROUP)
-        assert answer.coordinators[0].error_code is ErrorCode.coordinator_not_available
+    world = GroupApiWorld(executor, tmp_path, offsets__topic__replication__factor="2")
+    world.update()
+    answer = await world.find(4, GROUP)
+    assert answer.coordinators[0].error_code is ErrorCode.coordinator_not_available
 
-        znode = world.znode(TopicZnode.path(OFFSETS_TOPIC))
-        config = world.znode(ConfigZnode.topic_path(OFFSETS_TOPIC))
-        assert znode is not None
-        assert config is not None
-        [replicas] = TopicZnode.decode(OFFSETS_TOPIC, znode.data).partitions.values()
-        assert len(replicas.replicas) == 2
-        assert ConfigZnode.decode("", config.data).config == {
-            "cleanup.policy": "compact",
-            "segment.bytes": "104857600",
-            "compression.type": "producer",
-        }
-
-    asyncio.run(scenario())
+    znode = world.znode(TopicZnode.path(OFFSETS_TOPIC))
+    config = world.znode(ConfigZnode.topic_path(OFFSETS_TOPIC))
+    assert znode is not None
+    assert config is not None
+    [replicas] = TopicZnode.decode(OFFSETS_TOPIC, znode.data).partitions.values()
+    assert len(replicas.replicas) == 2
+    assert ConfigZnode.decode("", config.data).config == {
+        "cleanup.policy": "compact",
+        "segment.bytes": "104857600",
+        "compression.type": "producer",
+    }
 
 
-def test_too_few_brokers_for_the_offsets_topic_leave_it_unmade_and_are_no_other_error(
+async def test_too_few_brokers_for_the_offsets_topic_leave_it_unmade_and_are_no_other_error(
     executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
-    async def scenario() -> None:
-        world = GroupApiWorld(executor, tmp_path, offsets__topic__replication__factor="3")
-        world.update(brokers=[broker(1), broker(2)])
+    world = GroupApiWorld(executor, tmp_path, offsets__topic__replication__factor="3")
+    world.update(brokers=[broker(1), broker(2)])
 
-        answer = await world.find(3, GROUP)
+    answer = await world.find(3, GROUP)
 
-        assert answer.error_code is ErrorCode.coordinator_not_available
-        assert world.znode(TopicZnode.path(OFFSETS_TOPIC)) is None
-        world.update(brokers=[broker(1), broker(2), broker(3)])
-        assert (await world.find(3, GROUP)).error_code is ErrorCode.coordinator_not_available
-        assert world.znode(TopicZnode.path(OFFSETS_TOPIC)) is not None
-
-    asyncio.run(scenario())
+    assert answer.error_code is ErrorCode.coordinator_not_available
+    assert world.znode(TopicZnode.path(OFFSETS_TOPIC)) is None
+    world.update(brokers=[broker(1), broker(2), broker(3)])
+    assert (await world.find(3, GROUP)).error_code is ErrorCode.coordinator_not_available
+    assert world.znode(TopicZnode.path(OFFSETS_TOPIC)) is not None
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
-def test_who_asks_for_the_first_transactional_id_has_the_topic_created(
+async def test_who_asks_for_the_first_transactional_id_has_the_topic_created(
     tmp_path: Path, executor: ThreadPoolExecutor, version: int
 ) -> None:
-    async def scenario() -> None:
-        world = GroupApiWorld(executor, tmp_path, transaction__state__log__replication__factor="1")
-        world.update(brokers=[broker(1)])
+    world = GroupApiWorld(executor, tmp_path, transaction__state__log__replication__factor="1")
+    world.update(brokers=[broker(1)])
 
-        async def find() -> Any:
-            answer = await world.find(version, "id", key_type=1)
-            return answer.coordinators[0] if version >= 4 else answer
+    async def find() -> Any:
+        answer = await world.find(version, "id", key_type=1)
+        return answer.coordinators[0] if version >= 4 else answer
 
-        assert (await find()).error_code is ErrorCode.coordinator_not_available
-        assert world.znode(TopicZnode.path(TRANSACTION_TOPIC)) is not None
-        world.lead(TRANSACTION_TOPIC, world.transactions.partition_for("id"))
-        found = await find()
-        assert found.error_code is ErrorCode.none
-        assert found.node_id == 1
-
-    asyncio.run(scenario())
+    assert (await find()).error_code is ErrorCode.coordinator_not_available
+    assert world.znode(TopicZnode.path(TRANSACTION_TOPIC)) is not None
+    world.lead(TRANSACTION_TOPIC, world.transactions.partition_for("id"))
+    found = await find()
+    assert found.error_code is ErrorCode.none
+    assert found.node_id == 1
 
 
 def test_types_of_coordinators_that_do_not_exist_are_refused(tell: Tell) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from math import isnan
 from pathlib import Path
@@ -159,87 +159,71 @@ async def broker(
         logs.close()
 
 
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
+async def test_what_was_committed_is_there_for_the_next_coordinator(tmp_path: Path) -> None:
+    async with broker(tmp_path) as world:
+        await world.lead()
+        assert await world.commit(42) is ErrorCode.none
+        assert (await world.offsets())[ORDERS].offset == 42
+
+    async with broker(tmp_path) as world:
+        await world.lead()
+        assert (await world.offsets())[ORDERS].offset == 42
 
 
-def test_what_was_committed_is_there_for_the_next_coordinator(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path) as world:
-            await world.lead()
-            assert await world.commit(42) is ErrorCode.none
-            assert (await world.offsets())[ORDERS].offset == 42
-
-        async with broker(tmp_path) as world:
-            await world.lead()
-            assert (await world.offsets())[ORDERS].offset == 42
-
-    run(scenario())
-
-
-def test_offsets_and_rebalances_are_counted_and_loads_timed(tmp_path: Path) -> None:
+async def test_offsets_and_rebalances_are_counted_and_loads_timed(tmp_path: Path) -> None:
     other = TopicPartition("orders", 1)
 
-    async def scenario() -> None:
-        async with broker(tmp_path) as world:
-            assert isnan(world.measured["partition-load-time-max"])
-            await world.lead()
-            assert world.measured["partition-load-time-max"] >= 0
-            assert world.measured["partition-load-time-avg"] >= 0
-            await world.commit(42)
-            await world.commit(43)
-            await world.commit(7, other)
-            assert world.measured["offset-commit-count"] == 3
-            assert world.measured["offset-commit-rate"] > 0
-            asked = DeleteOffsets(world.service.new_request_id(), GROUP, (other,))
-            await world.service.ask(asked, DeleteOffsetsResult)
-            assert world.measured["offset-deletion-count"] == 1
+    async with broker(tmp_path) as world:
+        assert isnan(world.measured["partition-load-time-max"])
+        await world.lead()
+        assert world.measured["partition-load-time-max"] >= 0
+        assert world.measured["partition-load-time-avg"] >= 0
+        await world.commit(42)
+        await world.commit(43)
+        await world.commit(7, other)
+        assert world.measured["offset-commit-count"] == 3
+        assert world.measured["offset-commit-rate"] > 0
+        asked = DeleteOffsets(world.service.new_request_id(), GROUP, (other,))
+        await world.service.ask(asked, DeleteOffsetsResult)
+        assert world.measured["offset-deletion-count"] == 1
 
-            assert world.measured["group-completed-rebalance-count"] == 0
-            joined = await world.join()
-            await world.sync(joined)
-            await world.heartbeat(joined)
-            assert world.measured["group-completed-rebalance-count"] == 1
-            world.logs.resign(world.partition)
-            assert await world.commit(44, member=joined) is not ErrorCode.none
-            assert world.measured["offset-commit-count"] == 3
-            assert world.measured["offset-expiration-count"] == 0
-
-    run(scenario())
+        assert world.measured["group-completed-rebalance-count"] == 0
+        joined = await world.join()
+        await world.sync(joined)
+        await world.heartbeat(joined)
+        assert world.measured["group-completed-rebalance-count"] == 1
+        world.logs.resign(world.partition)
+        assert await world.commit(44, member=joined) is not ErrorCode.none
+        assert world.measured["offset-commit-count"] == 3
+        assert world.measured["offset-expiration-count"] == 0
 
 
-def test_offsets_that_expire_are_counted(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(
-            tmp_path,
-            offsets__retention__minutes="1",
-            offsets__retention__check__interval__ms="1",
-        ) as world:
-            await world.lead()
-            committed = CommittedOffset(42, commit_timestamp_ms=START_MS - 3_600_000)
-            asked = CommitOffsets(world.service.new_request_id(), GROUP, {ORDERS: committed})
-            await world.service.ask(asked, CommitResult)
-            await world.until(lambda _: world.measured["offset-expiration-count"] == 1)
-            assert await world.offsets() == {}
-
-    run(scenario())
+async def test_offsets_that_expire_are_counted(tmp_path: Path) -> None:
+    async with broker(
+        tmp_path,
+        offsets__retention__minutes="1",
+        offsets__retention__check__interval__ms="1",
+    ) as world:
+        await world.lead()
+        committed = CommittedOffset(42, commit_timestamp_ms=START_MS - 3_600_000)
+        asked = CommitOffsets(world.service.new_request_id(), GROUP, {ORDERS: committed})
+        await world.service.ask(asked, CommitResult)
+        await world.until(lambda _: world.measured["offset-expiration-count"] == 1)
+        assert await world.offsets() == {}
 
 
-def test_a_generation_outlives_its_coordinator(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path) as world:
-            await world.lead()
-            joined = await world.join()
-            assert (await world.sync(joined)).assignment == b"all of it"
+async def test_a_generation_outlives_its_coordinator(tmp_path: Path) -> None:
+    async with broker(tmp_path) as world:
+        await world.lead()
+        joined = await world.join()
+        assert (await world.sync(joined)).assignment == b"all of it"
 
-        async with broker(tmp_path) as world:
-            await world.lead()
-            assert await world.heartbeat(joined) is ErrorCode.none
-            assert (await world.sync(joined)).assignment == b"all of it"
-            described = await world.describe()
-            assert (described.state, described.members[0].client_host) == ("Stable", "/192.0.2.1")
-
-    run(scenario())
+    async with broker(tmp_path) as world:
+        await world.lead()
+        assert await world.heartbeat(joined) is ErrorCode.none
+        assert (await world.sync(joined)).assignment == b"all of it"
+        described = await world.describe()
+        assert (described.state, described.members[0].client_host) == ("Stable", "/192.0.2.1")
 
 
 @pytest.fixture(params=[-3_600_000, 0, 3_600_000])
@@ -249,170 +233,146 @@ def clock_step_ms(request: pytest.FixtureRequest) -> Iterator[int]:
     set_wall_time_offset(0)
 
 
-def test_setting_the_clock_ends_no_session(tmp_path: Path, clock_step_ms: int) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path) as world:
-            await world.lead()
-            joined = await world.join(session_timeout_ms=60_000)
-            await world.sync(joined)
+async def test_setting_the_clock_ends_no_session(tmp_path: Path, clock_step_ms: int) -> None:
+    async with broker(tmp_path) as world:
+        await world.lead()
+        joined = await world.join(session_timeout_ms=60_000)
+        await world.sync(joined)
 
-            set_wall_time_offset(clock_step_ms)
+        set_wall_time_offset(clock_step_ms)
 
-            assert await world.commit(1, member=joined) is ErrorCode.none
-            assert await world.heartbeat(joined) is ErrorCode.none
-
-    run(scenario())
+        assert await world.commit(1, member=joined) is ErrorCode.none
+        assert await world.heartbeat(joined) is ErrorCode.none
 
 
-def test_a_member_that_says_nothing_is_out_when_its_time_is_over(
+async def test_a_member_that_says_nothing_is_out_when_its_time_is_over(
     tmp_path: Path, clock_step_ms: int
 ) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path) as world:
-            await world.lead()
-            joined = await world.join(session_timeout_ms=50)
-            await world.sync(joined)
+    async with broker(tmp_path) as world:
+        await world.lead()
+        joined = await world.join(session_timeout_ms=50)
+        await world.sync(joined)
 
-            set_wall_time_offset(clock_step_ms)
+        set_wall_time_offset(clock_step_ms)
 
-            await world.until(lambda group: group.state == "Empty")
-            assert await world.heartbeat(joined) is ErrorCode.unknown_member_id
-
-    run(scenario())
+        await world.until(lambda group: group.state == "Empty")
+        assert await world.heartbeat(joined) is ErrorCode.unknown_member_id
 
 
-def test_who_waits_gets_an_error_when_another_broker_coordinates(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
-            await world.lead()
-            parked = asyncio.create_task(world.join())
-            await world.until(lambda group: group.state == "PreparingRebalance")
+async def test_who_waits_gets_an_error_when_another_broker_coordinates(tmp_path: Path) -> None:
+    async with broker(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
+        await world.lead()
+        parked = asyncio.create_task(world.join())
+        await world.until(lambda group: group.state == "PreparingRebalance")
 
-            world.service.on_resigned(world.partition, 1)
+        world.service.on_resigned(world.partition, 1)
 
-            assert (await parked).error is ErrorCode.not_coordinator
-            assert (await world.describe()).error is ErrorCode.not_coordinator
-
-    run(scenario())
+        assert (await parked).error is ErrorCode.not_coordinator
+        assert (await world.describe()).error is ErrorCode.not_coordinator
 
 
-def test_who_waits_gets_an_error_when_the_broker_stops(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
-            await world.lead()
-            parked = asyncio.create_task(world.join())
-            await world.until(lambda group: group.state == "PreparingRebalance")
+async def test_who_waits_gets_an_error_when_the_broker_stops(tmp_path: Path) -> None:
+    async with broker(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
+        await world.lead()
+        parked = asyncio.create_task(world.join())
+        await world.until(lambda group: group.state == "PreparingRebalance")
 
-            await world.service.stop()
+        await world.service.stop()
 
-            assert (await parked).error is ErrorCode.coordinator_not_available
-
-    run(scenario())
+        assert (await parked).error is ErrorCode.coordinator_not_available
 
 
-def test_the_answer_to_one_who_has_gone_away_disturbs_no_other(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
-            await world.lead()
-            parked = asyncio.create_task(world.join())
-            await world.until(lambda group: group.state == "PreparingRebalance")
-            parked.cancel()
-            await asyncio.gather(parked, return_exceptions=True)
+async def test_the_answer_to_one_who_has_gone_away_disturbs_no_other(tmp_path: Path) -> None:
+    async with broker(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
+        await world.lead()
+        parked = asyncio.create_task(world.join())
+        await world.until(lambda group: group.state == "PreparingRebalance")
+        parked.cancel()
+        await asyncio.gather(parked, return_exceptions=True)
 
-            world.service.on_resigned(world.partition, 1)
-            world.begin_to_lead(2)
+        world.service.on_resigned(world.partition, 1)
+        world.begin_to_lead(2)
 
-            assert (await world.until(lambda group: group.error is ErrorCode.none)).state == "Dead"
-
-    run(scenario())
+        assert (await world.until(lambda group: group.error is ErrorCode.none)).state == "Dead"
 
 
-def test_while_a_large_log_is_read_others_are_served(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        partitions = [TopicPartition("orders", each) for each in range(3_000)]
-        async with broker(tmp_path) as world:
-            await world.lead()
-            for start in range(0, len(partitions), 500):
-                asked = CommitOffsets(
-                    world.service.new_request_id(), GROUP,
-                    dict.fromkeys(partitions[start : start + 500], CommittedOffset(start)),
-                )  # fmt: skip
-                await world.service.ask(asked, CommitResult)
+async def test_while_a_large_log_is_read_others_are_served(tmp_path: Path) -> None:
+    partitions = [TopicPartition("orders", each) for each in range(3_000)]
+    async with broker(tmp_path) as world:
+        await world.lead()
+        for start in range(0, len(partitions), 500):
+            asked = CommitOffsets(
+                world.service.new_request_id(), GROUP,
+                dict.fromkeys(partitions[start : start + 500], CommittedOffset(start)),
+            )  # fmt: skip
+            await world.service.ask(asked, CommitResult)
 
-        async with broker(tmp_path, offsets__load__buffer__size="1000") as world:
-            world.begin_to_lead()
-            refusals = 0
-            async with asyncio.timeout(20):
-                while await world.commit(1) is ErrorCode.coordinator_load_in_progress:
-                    refusals += 1
-                    await asyncio.sleep(0)
+    async with broker(tmp_path, offsets__load__buffer__size="1000") as world:
+        world.begin_to_lead()
+        refusals = 0
+        async with asyncio.timeout(20):
+            while await world.commit(1) is ErrorCode.coordinator_load_in_progress:
+                refusals += 1
+                await asyncio.sleep(0)
 
-            # Each batch is larger than the buffer, so there were six reads and steps at least.
-            assert refusals >= 6
-            found = await world.offsets()
-            assert len(found) == len(partitions)
-            assert found[partitions[-1]].offset == 2_500
-
-    run(scenario())
+        # Each batch is larger than the buffer, so there were six reads and steps at least.
+        assert refusals >= 6
+        found = await world.offsets()
+        assert len(found) == len(partitions)
+        assert found[partitions[-1]].offset == 2_500
 
 
-def test_a_compacted_log_says_the_same(tmp_path: Path) -> None:
+async def test_a_compacted_log_says_the_same(tmp_path: Path) -> None:
     partitions = [TopicPartition("orders", each) for each in range(3)]
     compacted = LogConfig(
         segment_bytes=500, is_compacted=True, is_deleted=False, min_cleanable_dirty_ratio=0.0
     )
 
-    async def scenario() -> None:
-        async with broker(tmp_path, log_config=compacted) as world:
-            await world.lead()
-            joined = await world.join()
-            await world.sync(joined)
-            for offset in range(20):
-                for partition in partitions:
-                    await world.commit(offset, partition, joined)
-            world.service.on_partitions_deleted(partitions[:1])
-            told = await world.offsets()
-            log = world.logs.log(world.partition)
-            async with asyncio.timeout(20):
-                while log.log_end_offset < 62:
-                    await asyncio.sleep(0.001)
-            log.update_high_watermark(log.log_end_offset)
-            size = log.size
-            cleaned = clean(cleaning_job(log, None, START_MS), 2**20)
-            assert log.replace_segments(cleaned.replacements, cleaned.generation)
-            assert log.size < size / 3
+    async with broker(tmp_path, log_config=compacted) as world:
+        await world.lead()
+        joined = await world.join()
+        await world.sync(joined)
+        for offset in range(20):
+            for partition in partitions:
+                await world.commit(offset, partition, joined)
+        world.service.on_partitions_deleted(partitions[:1])
+        told = await world.offsets()
+        log = world.logs.log(world.partition)
+        async with asyncio.timeout(20):
+            while log.log_end_offset < 62:
+                await asyncio.sleep(0.001)
+        log.update_high_watermark(log.log_end_offset)
+        size = log.size
+        cleaned = clean(cleaning_job(log, None, START_MS), 2**20)
+        assert log.replace_segments(cleaned.replacements, cleaned.generation)
+        assert log.size < size / 3
 
-        async with broker(tmp_path, offsets__load__buffer__size="300") as world:
-            await world.lead()
-            assert await world.offsets() == told
-            assert [offset.offset for offset in told.values()] == [19, 19]
-            assert await world.heartbeat(joined) is ErrorCode.none
-
-    run(scenario())
+    async with broker(tmp_path, offsets__load__buffer__size="300") as world:
+        await world.lead()
+        assert await world.offsets() == told
+        assert [offset.offset for offset in told.values()] == [19, 19]
+        assert await world.heartbeat(joined) is ErrorCode.none
 
 
-def test_a_partition_whose_log_cannot_be_read_is_not_served(
+async def test_a_partition_whose_log_cannot_be_read_is_not_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path) as world:
-            world.logs.lead(world.partition)
-            log = world.logs.log(world.partition)
-            log.append_as_leader(batch(3, codec=Codec.GZIP, size=100), 0)
-            [path] = (tmp_path / str(world.partition)).glob("*.log")
-            with path.open("r+b") as file:
-                file.seek(70)
-                file.write(bytes(20))
+    async with broker(tmp_path) as world:
+        world.logs.lead(world.partition)
+        log = world.logs.log(world.partition)
+        log.append_as_leader(batch(3, codec=Codec.GZIP, size=100), 0)
+        [path] = (tmp_path / str(world.partition)).glob("*.log")
+        with path.open("r+b") as file:
+            file.seek(70)
+            file.write(bytes(20))
 
-            await world.lead()
+        await world.lead()
 
-            assert (await world.describe()).error is ErrorCode.not_coordinator
-            assert f"Error loading offsets from {world.partition}" in caplog.text
-
-    run(scenario())
+        assert (await world.describe()).error is ErrorCode.not_coordinator
+        assert f"Error loading offsets from {world.partition}" in caplog.text
 
 
-def test_a_read_that_a_limit_of_the_system_refuses_is_tried_again(
+async def test_a_read_that_a_limit_of_the_system_refuses_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusals = [OSError(errno.ENOMEM, "Cannot allocate memory"), LimitReached("files")]
@@ -422,143 +382,122 @@ def test_a_read_that_a_limit_of_the_system_refuses_is_tried_again(
             raise refusals.pop()
         return piece.file.read(piece.position, piece.length)
 
-    async def scenario() -> None:
-        async with broker(tmp_path) as world:
-            await world.lead()
-            await world.commit(1)
+    async with broker(tmp_path) as world:
+        await world.lead()
+        await world.commit(1)
 
-        monkeypatch.setattr(group_loading, "RETRY_S", 0)
-        monkeypatch.setattr(FileSlice, "read", read)
-        async with broker(tmp_path) as world:
-            await world.lead()
-            assert (await world.offsets())[ORDERS].offset == 1
-            assert refusals == []
-
-    run(scenario())
+    monkeypatch.setattr(group_loading, "RETRY_S", 0)
+    monkeypatch.setattr(FileSlice, "read", read)
+    async with broker(tmp_path) as world:
+        await world.lead()
+        assert (await world.offsets())[ORDERS].offset == 1
+        assert refusals == []
 
 
-def test_a_commit_that_cannot_be_appended_is_refused_and_not_shown(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path) as world:
-            await world.lead()
-            await world.commit(1)
-            world.logs.resign(world.partition)
+async def test_a_commit_that_cannot_be_appended_is_refused_and_not_shown(tmp_path: Path) -> None:
+    async with broker(tmp_path) as world:
+        await world.lead()
+        await world.commit(1)
+        world.logs.resign(world.partition)
 
-            # The replica manager has given the partition up; the coordinator does not know.
-            assert await world.commit(2) is ErrorCode.not_coordinator
+        # The replica manager has given the partition up; the coordinator does not know.
+        assert await world.commit(2) is ErrorCode.not_coordinator
 
-            world.logs.lead(world.partition)
-            assert (await world.offsets())[ORDERS].offset == 1
-
-    run(scenario())
+        world.logs.lead(world.partition)
+        assert (await world.offsets())[ORDERS].offset == 1
 
 
-def test_records_are_appended_in_the_order_of_the_decisions(tmp_path: Path) -> None:
+async def test_records_are_appended_in_the_order_of_the_decisions(tmp_path: Path) -> None:
     """A batch that takes long to check, behind one of a client that takes longer."""
     partitions = [TopicPartition("orders", each) for each in range(1_000)]
     clients = TopicPartition("clients", 0)
 
-    async def scenario() -> None:
-        async with broker(tmp_path) as world:
-            await world.lead()
-            asked = CommitOffsets(
-                world.service.new_request_id(), GROUP, dict.fromkeys(partitions, CommittedOffset(1))
+    async with broker(tmp_path) as world:
+        await world.lead()
+        asked = CommitOffsets(
+            world.service.new_request_id(), GROUP, dict.fromkeys(partitions, CommittedOffset(1))
+        )
+        await world.service.ask(asked, CommitResult)
+        world.logs.lead(clients)
+        produced = asyncio.create_task(
+            world.logs.appends.append_records(
+                {clients: MemoryRecords(batch(50_000, codec=Codec.GZIP))},
+                acks=1,
+                timeout_ms=1_000,
             )
-            await world.service.ask(asked, CommitResult)
-            world.logs.lead(clients)
-            produced = asyncio.create_task(
-                world.logs.appends.append_records(
-                    {clients: MemoryRecords(batch(50_000, codec=Codec.GZIP))},
-                    acks=1,
-                    timeout_ms=1_000,
-                )
-            )
-            await asyncio.sleep(0)
+        )
+        await asyncio.sleep(0)
 
-            world.service.on_partitions_deleted(partitions)
-            assert await world.commit(7, partitions[0]) is ErrorCode.none
+        world.service.on_partitions_deleted(partitions)
+        assert await world.commit(7, partitions[0]) is ErrorCode.none
 
-            assert (await produced)[clients].error is ErrorCode.none
+        assert (await produced)[clients].error is ErrorCode.none
 
-        async with broker(tmp_path) as world:
-            await world.lead()
-            found = await world.offsets()
-            assert {each: offset.offset for each, offset in found.items()} == {partitions[0]: 7}
-
-    run(scenario())
+    async with broker(tmp_path) as world:
+        await world.lead()
+        found = await world.offsets()
+        assert {each: offset.offset for each, offset in found.items()} == {partitions[0]: 7}
 
 
-def test_offsets_of_deleted_partitions_are_forgotten_for_good(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        kept = TopicPartition("orders", 1)
-        async with broker(tmp_path) as world:
-            await world.lead()
-            await world.commit(1)
-            await world.commit(2, kept)
+async def test_offsets_of_deleted_partitions_are_forgotten_for_good(tmp_path: Path) -> None:
+    kept = TopicPartition("orders", 1)
+    async with broker(tmp_path) as world:
+        await world.lead()
+        await world.commit(1)
+        await world.commit(2, kept)
 
-            world.service.on_partitions_deleted((ORDERS,))
-            assert list(await world.offsets()) == [kept]
-            async with asyncio.timeout(20):
-                # No one waits for a tombstone, so no one can be asked when it is there.
-                while world.logs.log(world.partition).log_end_offset < 3:
-                    await asyncio.sleep(0.001)
+        world.service.on_partitions_deleted((ORDERS,))
+        assert list(await world.offsets()) == [kept]
+        async with asyncio.timeout(20):
+            # No one waits for a tombstone, so no one can be asked when it is there.
+            while world.logs.log(world.partition).log_end_offset < 3:
+                await asyncio.sleep(0.001)
 
-        async with broker(tmp_path) as world:
-            await world.lead()
-            assert list(await world.offsets()) == [kept]
-
-    run(scenario())
+    async with broker(tmp_path) as world:
+        await world.lead()
+        assert list(await world.offsets()) == [kept]
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_batches_are_packed_as_configured(tmp_path: Path, codec: Codec) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path, offsets__topic__compression__codec=str(int(codec))) as world:
-            await world.lead()
-            await world.commit(1)
+async def test_batches_are_packed_as_configured(tmp_path: Path, codec: Codec) -> None:
+    async with broker(tmp_path, offsets__topic__compression__codec=str(int(codec))) as world:
+        await world.lead()
+        await world.commit(1)
 
-            log = world.logs.log(world.partition)
-            piece = log.read(0, 10_000, FetchIsolation.LOG_END, min_one_message=True).slice
-            assert piece is not None
-            assert [header.codec for _, header in iterate_batches(piece.read())] == [codec]
+        log = world.logs.log(world.partition)
+        piece = log.read(0, 10_000, FetchIsolation.LOG_END, min_one_message=True).slice
+        assert piece is not None
+        assert [header.codec for _, header in iterate_batches(piece.read())] == [codec]
 
-        async with broker(tmp_path) as world:
-            await world.lead()
-            assert (await world.offsets())[ORDERS].offset == 1
-
-    run(scenario())
+    async with broker(tmp_path) as world:
+        await world.lead()
+        assert (await world.offsets())[ORDERS].offset == 1
 
 
-def test_the_gauges_count_groups_by_state_and_their_offsets(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path) as world:
-            await world.lead()
-            await world.commit(1)
-            await world.sync(await world.join())
+async def test_the_gauges_count_groups_by_state_and_their_offsets(tmp_path: Path) -> None:
+    async with broker(tmp_path) as world:
+        await world.lead()
+        await world.commit(1)
+        await world.sync(await world.join())
 
-            assert world.service.gauges() == {
-                "NumOffsets": 1,
-                "NumGroups": 1,
-                "NumGroupsPreparingRebalance": 0,
-                "NumGroupsCompletingRebalance": 0,
-                "NumGroupsStable": 1,
-                "NumGroupsDead": 0,
-                "NumGroupsEmpty": 0,
-            }
-
-    run(scenario())
+        assert world.service.gauges() == {
+            "NumOffsets": 1,
+            "NumGroups": 1,
+            "NumGroupsPreparingRebalance": 0,
+            "NumGroupsCompletingRebalance": 0,
+            "NumGroupsStable": 1,
+            "NumGroupsDead": 0,
+            "NumGroupsEmpty": 0,
+        }
 
 
-def test_before_it_leads_anything_a_broker_lists_no_groups(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker(tmp_path) as world:
-            asked = ListGroups(world.service.new_request_id())
-            assert await world.service.ask(asked, ListGroupsResult) == ListGroupsResult(
-                ErrorCode.none, ()
-            )
-            assert (await world.join()).error is ErrorCode.not_coordinator
-
-    run(scenario())
+async def test_before_it_leads_anything_a_broker_lists_no_groups(tmp_path: Path) -> None:
+    async with broker(tmp_path) as world:
+        asked = ListGroups(world.service.new_request_id())
+        assert await world.service.ask(asked, ListGroupsResult) == ListGroupsResult(
+            ErrorCode.none, ()
+        )
+        assert (await world.join()).error is ErrorCode.not_coordinator
 
 
 def test_every_key_of_groups_reaches_the_coordinator() -> None:

@@ -61,28 +61,25 @@ class Operation:
         return False
 
 
-def test_a_thousand_long_polls_that_are_reset_hold_no_descriptor_and_no_waiter() -> None:
+async def test_a_thousand_long_polls_that_are_reset_hold_no_descriptor_and_no_waiter() -> None:
     room: WaitingRoom[str, Any] = WaitingRoom()
 
     async def fetch(_: bytes, __: Peer) -> ResponseFrame:
         await room.wait(Operation(), ["orders-0"], FOREVER_MS)
         raise AssertionError("it is never complete")
 
-    async def steps() -> None:
-        async with server_with(fetch, backlog=CLIENTS) as server:
-            for _ in range(1_000 // CLIENTS):
-                before = open_descriptors()
-                clients = [connect(server, b"fetch") for _ in range(CLIENTS)]
-                await until(lambda: len(room) == CLIENTS)
+    async with server_with(fetch, backlog=CLIENTS) as server:
+        for _ in range(1_000 // CLIENTS):
+            before = open_descriptors()
+            clients = [connect(server, b"fetch") for _ in range(CLIENTS)]
+            await until(lambda: len(room) == CLIENTS)
 
-                for client in clients:
-                    reset(client)
+            for client in clients:
+                reset(client)
 
-                await until(lambda: server.connection_count == 0)
-                assert await leaked_descriptors(before) == 0
-                await until(lambda: len(room) == 0 and server.unfinished_count == 0)
-
-    run(steps())
+            await until(lambda: server.connection_count == 0)
+            assert await leaked_descriptors(before) == 0
+            await until(lambda: len(room) == 0 and server.unfinished_count == 0)
 
 
 def test_a_connection_that_has_ended_is_not_kept() -> None:
@@ -108,7 +105,7 @@ def test_a_connection_that_has_ended_is_not_kept() -> None:
     assert [task() for task in tasks] == [None, None]
 
 
-def test_what_has_begun_to_have_an_effect_is_finished_without_its_client() -> None:
+async def test_what_has_begun_to_have_an_effect_is_finished_without_its_client() -> None:
     finished: list[bytes] = []
     may_go_on = asyncio.Event()
 
@@ -119,24 +116,21 @@ def test_what_has_begun_to_have_an_effect_is_finished_without_its_client() -> No
             await asyncio.Event().wait()
         raise AssertionError("its client has gone")
 
-    async def steps() -> None:
-        async with server_with(produce) as server:
-            client = connect(server, b"records")
-            await until(lambda: server.connection_count == 1)
-            await asyncio.sleep(0.05)
-            reset(client)
-            await until(lambda: server.connection_count == 0)
-            assert server.unfinished_count == 1
+    async with server_with(produce) as server:
+        client = connect(server, b"records")
+        await until(lambda: server.connection_count == 1)
+        await asyncio.sleep(0.05)
+        reset(client)
+        await until(lambda: server.connection_count == 0)
+        assert server.unfinished_count == 1
 
-            may_go_on.set()
+        may_go_on.set()
 
-            await until(lambda: server.unfinished_count == 0)
-            assert finished == [b"records"]
-
-    run(steps())
+        await until(lambda: server.unfinished_count == 0)
+        assert finished == [b"records"]
 
 
-def test_requests_without_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_without_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "MOST_UNFINISHED", 3)
     may_go_on = asyncio.Event()
     begun = 0
@@ -147,28 +141,25 @@ def test_requests_without_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -
         await may_go_on.wait()
         return ResponseFrame(b"\0\0\0\2ok")
 
-    async def steps() -> None:
-        async with server_with(create) as server:
-            for count in range(1, 4):
-                client = connect(server, b"create")
-                await until(lambda wanted=count: begun == wanted)  # type: ignore[misc]
-                reset(client)
-                await until(lambda wanted=count: server.unfinished_count == wanted)  # type: ignore[misc]
-            # One may have been waited for before the bound was reached.
-            more = [connect(server, b"create") for _ in range(3)]
-            await asyncio.sleep(0.1)
-            assert begun <= 4
+    async with server_with(create) as server:
+        for count in range(1, 4):
+            client = connect(server, b"create")
+            await until(lambda wanted=count: begun == wanted)  # type: ignore[misc]
+            reset(client)
+            await until(lambda wanted=count: server.unfinished_count == wanted)  # type: ignore[misc]
+        # One may have been waited for before the bound was reached.
+        more = [connect(server, b"create") for _ in range(3)]
+        await asyncio.sleep(0.1)
+        assert begun <= 4
 
-            may_go_on.set()
+        may_go_on.set()
 
-            await until(lambda: begun == 6)
-            for client in more:
-                client.close()
-
-    run(steps())
+        await until(lambda: begun == 6)
+        for client in more:
+            client.close()
 
 
-def test_a_client_that_only_ends_its_own_side_is_still_answered() -> None:
+async def test_a_client_that_only_ends_its_own_side_is_still_answered() -> None:
     may_answer = asyncio.Event()
 
     async def metadata(_: bytes, __: Peer) -> ResponseFrame:
@@ -176,21 +167,18 @@ def test_a_client_that_only_ends_its_own_side_is_still_answered() -> None:
             await may_answer.wait()
         return ResponseFrame(b"\0\0\0\2ok")
 
-    async def steps() -> None:
-        async with server_with(metadata) as server:
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["PLAINTEXT"])
-            writer.write(b"\0\0\0\4meta")
-            writer.write_eof()
-            await asyncio.sleep(0.05)
-            may_answer.set()
+    async with server_with(metadata) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["PLAINTEXT"])
+        writer.write(b"\0\0\0\4meta")
+        writer.write_eof()
+        await asyncio.sleep(0.05)
+        may_answer.set()
 
-            assert await reader.read() == b"\0\0\0\2ok"
-            writer.close()
-
-    run(steps())
+        assert await reader.read() == b"\0\0\0\2ok"
+        writer.close()
 
 
-def test_the_idle_time_counts_while_a_request_waits() -> None:
+async def test_the_idle_time_counts_while_a_request_waits() -> None:
     ended: list[str] = []
 
     async def join_group(_: bytes, __: Peer) -> ResponseFrame:
@@ -201,17 +189,14 @@ def test_the_idle_time_counts_while_a_request_waits() -> None:
             ended.append("join")
         raise AssertionError
 
-    async def steps() -> None:
-        async with server_with(join_group, max_idle_ms=50) as server:
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["PLAINTEXT"])
-            writer.write(b"\0\0\0\4join")
+    async with server_with(join_group, max_idle_ms=50) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["PLAINTEXT"])
+        writer.write(b"\0\0\0\4join")
 
-            assert await reader.read() == b""
-            await until(lambda: server.unfinished_count == 0)
-            assert ended == ["join"]
-            writer.close()
-
-    run(steps())
+        assert await reader.read() == b""
+        await until(lambda: server.unfinished_count == 0)
+        assert ended == ["join"]
+        writer.close()
 
 
 def test_a_reader_of_many_items_ends_between_them_when_its_client_has_gone() -> None:
@@ -236,20 +221,17 @@ def test_a_reader_of_many_items_ends_between_them_when_its_client_has_gone() -> 
     assert looked_at > 0
 
 
-def test_a_reset_connection_of_a_muted_client_is_freed_at_once() -> None:
+async def test_a_reset_connection_of_a_muted_client_is_freed_at_once() -> None:
     async def throttled(_: bytes, __: Peer) -> ResponseFrame:
         return ResponseFrame(b"\0\0\0\2ok", mute_ms=MUTE_S * 1000)
 
-    async def steps() -> None:
-        started_s = asyncio.get_running_loop().time()
-        async with server_with(throttled) as server:
-            client = connect(server, b"fetch")
-            await asyncio.to_thread(client.recv, 6)
-            reset(client)
-            await until(lambda: server.connection_count == 0 and server.unfinished_count == 0)
-            assert asyncio.get_running_loop().time() - started_s < MUTE_S
-
-    run(steps())
+    started_s = asyncio.get_running_loop().time()
+    async with server_with(throttled) as server:
+        client = connect(server, b"fetch")
+        await asyncio.to_thread(client.recv, 6)
+        reset(client)
+        await until(lambda: server.connection_count == 0 and server.unfinished_count == 0)
+        assert asyncio.get_running_loop().time() - started_s < MUTE_S
 
 
 def test_what_arrived_before_a_reset_still_takes_effect() -> None:
@@ -312,7 +294,7 @@ def executor() -> Iterator[ThreadPoolExecutor]:
         yield executor
 
 
-def test_fetches_for_the_longest_time_there_is_end_with_their_clients(
+async def test_fetches_for_the_longest_time_there_is_end_with_their_clients(
     executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
     world = fetch_world.made(executor, tmp_path)
@@ -320,20 +302,17 @@ def test_fetches_for_the_longest_time_there_is_end_with_their_clients(
     fetch = framed_request(fetch_world.request((0, 0), max_wait_ms=FOREVER_MS))
     waiting = world.context.records.reads.waiting
 
-    async def steps() -> None:
-        async with server_with(lambda data, peer: respond(data, peer, world.context)) as server:
-            before = open_descriptors()
-            clients = [connect(server, fetch) for _ in range(40)]
-            await until(lambda: len(waiting) == 40)
+    async with server_with(lambda data, peer: respond(data, peer, world.context)) as server:
+        before = open_descriptors()
+        clients = [connect(server, fetch) for _ in range(40)]
+        await until(lambda: len(waiting) == 40)
 
-            for client in clients:
-                reset(client)
+        for client in clients:
+            reset(client)
 
-            await until(lambda: server.connection_count == 0 and len(waiting) == 0)
-            await until(lambda: server.unfinished_count == 0)
-            assert await leaked_descriptors(before) == 0
-
-    run(steps())
+        await until(lambda: server.connection_count == 0 and len(waiting) == 0)
+        await until(lambda: server.unfinished_count == 0)
+        assert await leaked_descriptors(before) == 0
 
 
 def test_records_whose_producer_has_gone_are_in_the_log(

@@ -21,18 +21,15 @@ async def garbled(request: bytes, _: Peer) -> ResponseFrame:
     return ResponseFrame(framed(request[4:8] + b"\x00"))
 
 
-def test_a_connection_with_an_invalid_response_is_closed() -> None:
-    async def steps() -> None:
-        async with asyncio.timeout(20), server_with(garbled) as server:
-            endpoint = replace(LOCAL, port=server.ports["PLAINTEXT"])
-            cache = ZkMetadataCache(1)
-            cache.snapshot = MetadataSnapshot(live_brokers={2: Broker(2, (endpoint,))})
-            links = BrokerLinks(cache, LinkKeys("PLAINTEXT", "test"))
+async def test_a_connection_with_an_invalid_response_is_closed() -> None:
+    async with asyncio.timeout(20), server_with(garbled) as server:
+        endpoint = replace(LOCAL, port=server.ports["PLAINTEXT"])
+        cache = ZkMetadataCache(1)
+        cache.snapshot = MetadataSnapshot(live_brokers={2: Broker(2, (endpoint,))})
+        links = BrokerLinks(cache, LinkKeys("PLAINTEXT", "test"))
 
-            with pytest.raises(InvalidFrame):
-                await links.ask(2, ApiVersionsRequest())
+        with pytest.raises(InvalidFrame):
+            await links.ask(2, ApiVersionsRequest())
 
-            while server.connection_count:
-                await asyncio.sleep(0.005)
-
-    asyncio.run(steps())
+        while server.connection_count:
+            await asyncio.sleep(0.005)

@@ -84,22 +84,19 @@ def test_a_listener_may_have_another_limit_of_connections_than_the_broker() -> N
     assert (limits.max_connections, limits.listener_max_connections) == (9, {PUBLIC: 2})
 
 
-def test_a_full_listener_accepts_again_when_one_of_its_connections_ends() -> None:
-    async def steps() -> None:
-        async with server_with(listener_max_connections={PUBLIC: 1}) as server:
-            first, second = await Client.to(server), await Client.to(server)
-            await first.is_answered()
-            other = await Client.to(server, INTERNAL)
-            await other.is_answered()
-            assert server.connection_count == 2
+async def test_a_full_listener_accepts_again_when_one_of_its_connections_ends() -> None:
+    async with server_with(listener_max_connections={PUBLIC: 1}) as server:
+        first, second = await Client.to(server), await Client.to(server)
+        await first.is_answered()
+        other = await Client.to(server, INTERNAL)
+        await other.is_answered()
+        assert server.connection_count == 2
 
-            first.writer.close()
+        first.writer.close()
 
-            await second.is_answered()
-            for client in (second, other):
-                client.writer.close()
-
-    run(steps())
+        await second.is_answered()
+        for client in (second, other):
+            client.writer.close()
 
 
 def test_a_protected_listener_keeps_its_own_limit() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import struct
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -225,54 +225,41 @@ async def said(server: SocketServer, name: str = PUBLIC) -> bytes:
         writer.close()
 
 
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 30))
-
-
-def test_the_acceptor_waits_and_then_serves() -> None:
+async def test_the_acceptor_waits_and_then_serves() -> None:
     world = World(SHORT)
 
-    async def scenario() -> None:
-        async with server_with(world, listener_connection_creation_rates={PUBLIC: 5}) as server:
-            assert await said(server) == b"\0\0\0\4ping"
-            assert math.isnan(world.attributes(listener=PUBLIC)["connection-accept-throttle-time"])
+    async with server_with(world, listener_connection_creation_rates={PUBLIC: 5}) as server:
+        assert await said(server) == b"\0\0\0\4ping"
+        assert math.isnan(world.attributes(listener=PUBLIC)["connection-accept-throttle-time"])
 
-            assert await said(server) == b"\0\0\0\4ping"
-            assert world.attributes(listener=PUBLIC)["connection-accept-throttle-time"] == 200
+        assert await said(server) == b"\0\0\0\4ping"
+        assert world.attributes(listener=PUBLIC)["connection-accept-throttle-time"] == 200
 
-            assert await said(server, INTERNAL) == b"\0\0\0\4ping"
-            assert await said(server, INTERNAL) == b"\0\0\0\4ping"
-
-    run(scenario())
+        assert await said(server, INTERNAL) == b"\0\0\0\4ping"
+        assert await said(server, INTERNAL) == b"\0\0\0\4ping"
 
 
-def test_who_comes_too_fast_is_closed_unheard() -> None:
+async def test_who_comes_too_fast_is_closed_unheard() -> None:
     world = World(SHORT)
     world.rates.configure("ips/127.0.0.1", {"connection_creation_rate": "5"})
 
-    async def scenario() -> None:
-        async with server_with(world) as server:
-            assert await said(server) == b"\0\0\0\4ping"
-            assert await said(server) == b""
+    async with server_with(world) as server:
+        assert await said(server) == b"\0\0\0\4ping"
+        assert await said(server) == b""
 
-            world.now_ms += 1_000
-            assert await said(server) == b"\0\0\0\4ping"
-
-    run(scenario())
+        world.now_ms += 1_000
+        assert await said(server) == b"\0\0\0\4ping"
 
 
-def test_only_so_many_are_kept_unheard(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_many_are_kept_unheard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "MOST_REFUSED", 1)
     world = World(QuotaWindows(2, 60_000))
     world.rates.configure("ips/<default>", {"connection_creation_rate": "0"})
 
-    async def scenario() -> None:
-        async with server_with(world) as server:
-            first = asyncio.create_task(said(server))
-            second = asyncio.create_task(said(server))
-            done, _ = await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
-            assert [task.result() for task in done] == [b""]
-            assert len(done) == 1
-        assert [await first, await second] == [b"", b""]
-
-    run(scenario())
+    async with server_with(world) as server:
+        first = asyncio.create_task(said(server))
+        second = asyncio.create_task(said(server))
+        done, _ = await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
+        assert [task.result() for task in done] == [b""]
+        assert len(done) == 1
+    assert [await first, await second] == [b"", b""]

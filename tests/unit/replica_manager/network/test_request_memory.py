@@ -93,42 +93,36 @@ async def answered(server: SocketServer, size: int) -> int:
     return int(answer)
 
 
-def test_half_sent_requests_take_no_more_than_the_bound_and_small_ones_are_answered() -> None:
+async def test_half_sent_requests_take_no_more_than_the_bound_and_small_ones_are_answered() -> None:
     bound, clients = 32 * MIB, 20
 
-    async def steps() -> None:
-        async with measured_server(max_queued_request_bytes=bound) as server:
-            before = resident_bytes()
-            half_sent = [HalfSent(server, 100 * MIB, 8 * MIB) for _ in range(clients)]
-            await until(lambda: server.request_memory.used_bytes >= bound)
-            for _ in range(100):
-                assert await answered(server, 100) == 100
-
-            assert server.request_memory.used_bytes <= bound + clients * CHUNK
-            # The clients' own 8 MiB stand in this process, too; a buffer grows by an eighth.
-            grown = resident_bytes() - before - clients * 8 * MIB
-            assert grown <= bound * 9 // 8 + clients * CHUNK + 16 * MIB
-            for client in half_sent:
-                await client.end()
-            await until(lambda: server.request_memory.used_bytes == 0)
-
-    run(steps())
-
-
-def test_what_is_only_announced_takes_no_memory() -> None:
-    async def steps() -> None:
-        async with measured_server() as server:
-            before = resident_bytes()
-            announced = [HalfSent(server, 100 * MIB, 0) for _ in range(50)]
-            await until(lambda: server.connection_count == 50)
+    async with measured_server(max_queued_request_bytes=bound) as server:
+        before = resident_bytes()
+        half_sent = [HalfSent(server, 100 * MIB, 8 * MIB) for _ in range(clients)]
+        await until(lambda: server.request_memory.used_bytes >= bound)
+        for _ in range(100):
             assert await answered(server, 100) == 100
 
-            assert server.request_memory.used_bytes == 0
-            assert resident_bytes() - before < 50 * MIB
-            for client in announced:
-                await client.end()
+        assert server.request_memory.used_bytes <= bound + clients * CHUNK
+        # The clients' own 8 MiB stand in this process, too; a buffer grows by an eighth.
+        grown = resident_bytes() - before - clients * 8 * MIB
+        assert grown <= bound * 9 // 8 + clients * CHUNK + 16 * MIB
+        for client in half_sent:
+            await client.end()
+        await until(lambda: server.request_memory.used_bytes == 0)
 
-    run(steps())
+
+async def test_what_is_only_announced_takes_no_memory() -> None:
+    async with measured_server() as server:
+        before = resident_bytes()
+        announced = [HalfSent(server, 100 * MIB, 0) for _ in range(50)]
+        await until(lambda: server.connection_count == 50)
+        assert await answered(server, 100) == 100
+
+        assert server.request_memory.used_bytes == 0
+        assert resident_bytes() - before < 50 * MIB
+        for client in announced:
+            await client.end()
 
 
 def test_a_silent_half_sent_request_makes_way_for_one_that_waits(
@@ -149,63 +143,54 @@ def test_a_silent_half_sent_request_makes_way_for_one_that_waits(
     assert "queued.max.request.bytes" in caplog.text
 
 
-def test_requests_that_all_wait_for_memory_are_answered_in_the_end_but_for_the_latest(
+async def test_requests_that_all_wait_for_memory_are_answered_in_the_end_but_for_the_latest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(request_memory, "PATIENCE_S", 0.05)
 
-    async def steps() -> None:
-        async with measured_server(max_queued_request_bytes=2 * MIB) as server:
-            asked = [asyncio.create_task(answered(server, 2 * MIB)) for _ in range(6)]
-            outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    async with measured_server(max_queued_request_bytes=2 * MIB) as server:
+        asked = [asyncio.create_task(answered(server, 2 * MIB)) for _ in range(6)]
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
 
-            assert 2 * MIB in outcomes
-            assert all(
-                isinstance(each, (OSError, asyncio.IncompleteReadError)) or each == 2 * MIB
-                for each in outcomes
-            )
-            assert server.request_memory.used_bytes == 0
-            assert await answered(server, 2 * MIB) == 2 * MIB
-
-    run(steps())
+        assert 2 * MIB in outcomes
+        assert all(
+            isinstance(each, (OSError, asyncio.IncompleteReadError)) or each == 2 * MIB
+            for each in outcomes
+        )
+        assert server.request_memory.used_bytes == 0
+        assert await answered(server, 2 * MIB) == 2 * MIB
 
 
-def test_a_request_that_is_answered_holds_its_memory_until_then() -> None:
+async def test_a_request_that_is_answered_holds_its_memory_until_then() -> None:
     may_answer = asyncio.Event()
 
     async def slow(data: bytes, peer: Peer) -> ResponseFrame:
         await may_answer.wait()
         return await size_of(data, peer)
 
-    async def steps() -> None:
-        async with measured_server(slow, max_queued_request_bytes=MIB) as server:
-            first = asyncio.create_task(answered(server, MIB))
-            await until(lambda: server.request_memory.used_bytes == MIB)
-            second = asyncio.create_task(answered(server, MIB))
-            await asyncio.sleep(0.05)
-            assert server.request_memory.used_bytes <= MIB + CHUNK
+    async with measured_server(slow, max_queued_request_bytes=MIB) as server:
+        first = asyncio.create_task(answered(server, MIB))
+        await until(lambda: server.request_memory.used_bytes == MIB)
+        second = asyncio.create_task(answered(server, MIB))
+        await asyncio.sleep(0.05)
+        assert server.request_memory.used_bytes <= MIB + CHUNK
 
-            may_answer.set()
+        may_answer.set()
 
-            assert [await first, await second] == [MIB, MIB]
-
-    run(steps())
+        assert [await first, await second] == [MIB, MIB]
 
 
-def test_a_client_that_resets_while_it_waits_for_memory_is_forgotten() -> None:
-    async def steps() -> None:
-        async with measured_server(max_queued_request_bytes=MIB) as server:
-            holds = HalfSent(server, 2 * MIB, MIB)
-            await until(lambda: server.request_memory.used_bytes >= MIB)
-            waits = HalfSent(server, 2 * MIB, MIB)
-            await until(lambda: server.connection_count == 2)
-            await asyncio.sleep(0.05)
-            await waits.end()
+async def test_a_client_that_resets_while_it_waits_for_memory_is_forgotten() -> None:
+    async with measured_server(max_queued_request_bytes=MIB) as server:
+        holds = HalfSent(server, 2 * MIB, MIB)
+        await until(lambda: server.request_memory.used_bytes >= MIB)
+        waits = HalfSent(server, 2 * MIB, MIB)
+        await until(lambda: server.connection_count == 2)
+        await asyncio.sleep(0.05)
+        await waits.end()
 
-            await until(lambda: server.connection_count == 1 and server.unfinished_count == 0)
-            await holds.end()
-
-    run(steps())
+        await until(lambda: server.connection_count == 1 and server.unfinished_count == 0)
+        await holds.end()
 
 
 @given(

@@ -44,145 +44,121 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 30))
 
 
-def test_a_request_is_answered_with_its_listener_and_address() -> None:
-    async def scenario() -> None:
-        async with server_with(echo) as server:
-            reader, writer = await connect(server)
-            writer.write(framed(b"hello"))
+async def test_a_request_is_answered_with_its_listener_and_address() -> None:
+    async with server_with(echo) as server:
+        reader, writer = await connect(server)
+        writer.write(framed(b"hello"))
 
-            assert await answer(reader) == b"hello|PLAINTEXT|127.0.0.1"
-            writer.close()
-
-    run(scenario())
+        assert await answer(reader) == b"hello|PLAINTEXT|127.0.0.1"
+        writer.close()
 
 
-def test_pipelined_requests_are_answered_in_order_one_at_a_time() -> None:
-    async def scenario() -> None:
-        under_way = []
-        most = 0
+async def test_pipelined_requests_are_answered_in_order_one_at_a_time() -> None:
+    under_way = []
+    most = 0
 
-        async def slow(data: bytes, _: Peer) -> ResponseFrame:
-            nonlocal most
-            under_way.append(data)
-            most = max(most, len(under_way))
-            await asyncio.sleep(0 if data == b"2" else 0.01)
-            under_way.remove(data)
-            return ResponseFrame(framed(data))
+    async def slow(data: bytes, _: Peer) -> ResponseFrame:
+        nonlocal most
+        under_way.append(data)
+        most = max(most, len(under_way))
+        await asyncio.sleep(0 if data == b"2" else 0.01)
+        under_way.remove(data)
+        return ResponseFrame(framed(data))
 
-        async with server_with(slow) as server:
-            reader, writer = await connect(server)
-            writer.write(b"".join(framed(b"%d" % n) for n in range(5)))
+    async with server_with(slow) as server:
+        reader, writer = await connect(server)
+        writer.write(b"".join(framed(b"%d" % n) for n in range(5)))
 
-            assert [await answer(reader) for _ in range(5)] == [b"%d" % n for n in range(5)]
-            assert most == 1
-            writer.close()
-
-    run(scenario())
+        assert [await answer(reader) for _ in range(5)] == [b"%d" % n for n in range(5)]
+        assert most == 1
+        writer.close()
 
 
-def test_a_muted_client_is_not_listened_to_until_its_time_is_over() -> None:
-    async def scenario() -> None:
-        heard = []
+async def test_a_muted_client_is_not_listened_to_until_its_time_is_over() -> None:
+    heard = []
 
-        async def mute(data: bytes, _: Peer) -> ResponseFrame:
-            heard.append(data)
-            return ResponseFrame(framed(data), 60_000 if data == b"muted" else 1)
+    async def mute(data: bytes, _: Peer) -> ResponseFrame:
+        heard.append(data)
+        return ResponseFrame(framed(data), 60_000 if data == b"muted" else 1)
 
-        async with server_with(mute) as server:
-            reader, writer = await connect(server)
-            other_reader, other_writer = await connect(server)
-            writer.write(framed(b"muted") + framed(b"not heard"))
-            assert await answer(reader) == b"muted"
+    async with server_with(mute) as server:
+        reader, writer = await connect(server)
+        other_reader, other_writer = await connect(server)
+        writer.write(framed(b"muted") + framed(b"not heard"))
+        assert await answer(reader) == b"muted"
 
-            for text in (b"one", b"two"):
-                other_writer.write(framed(text))
-                assert await answer(other_reader) == text
+        for text in (b"one", b"two"):
+            other_writer.write(framed(text))
+            assert await answer(other_reader) == text
 
-            assert heard == [b"muted", b"one", b"two"]
-            writer.close()
-            other_writer.close()
-
-    run(scenario())
+        assert heard == [b"muted", b"one", b"two"]
+        writer.close()
+        other_writer.close()
 
 
-def test_a_client_muted_for_longer_than_it_may_be_idle_is_closed() -> None:
-    async def scenario() -> None:
-        async def mute(data: bytes, _: Peer) -> ResponseFrame:
-            return ResponseFrame(framed(data), 60_000)
+async def test_a_client_muted_for_longer_than_it_may_be_idle_is_closed() -> None:
+    async def mute(data: bytes, _: Peer) -> ResponseFrame:
+        return ResponseFrame(framed(data), 60_000)
 
-        async with server_with(mute, max_idle_ms=20) as server:
-            reader, writer = await connect(server)
-            writer.write(framed(b"muted"))
+    async with server_with(mute, max_idle_ms=20) as server:
+        reader, writer = await connect(server)
+        writer.write(framed(b"muted"))
 
-            assert await answer(reader) == b"muted"
-            assert await reader.read() == b""
-            writer.close()
-
-    run(scenario())
+        assert await answer(reader) == b"muted"
+        assert await reader.read() == b""
+        writer.close()
 
 
-def test_a_slow_connection_does_not_hold_up_another() -> None:
-    async def scenario() -> None:
-        release = asyncio.Event()
+async def test_a_slow_connection_does_not_hold_up_another() -> None:
+    release = asyncio.Event()
 
-        async def wait_for_it(data: bytes, _: Peer) -> ResponseFrame:
-            if data == b"wait":
-                await release.wait()
-            return ResponseFrame(framed(data))
+    async def wait_for_it(data: bytes, _: Peer) -> ResponseFrame:
+        if data == b"wait":
+            await release.wait()
+        return ResponseFrame(framed(data))
 
-        async with server_with(wait_for_it) as server:
-            waiting_reader, waiting = await connect(server)
-            waiting.write(framed(b"wait"))
-            reader, writer = await connect(server)
-            writer.write(framed(b"now"))
+    async with server_with(wait_for_it) as server:
+        waiting_reader, waiting = await connect(server)
+        waiting.write(framed(b"wait"))
+        reader, writer = await connect(server)
+        writer.write(framed(b"now"))
 
-            assert await answer(reader) == b"now"
-            release.set()
-            assert await answer(waiting_reader) == b"wait"
-            waiting.close()
-            writer.close()
-
-    run(scenario())
+        assert await answer(reader) == b"now"
+        release.set()
+        assert await answer(waiting_reader) == b"wait"
+        waiting.close()
+        writer.close()
 
 
-def test_a_frame_that_arrives_byte_by_byte_is_answered() -> None:
-    async def scenario() -> None:
-        async with server_with(echo) as server:
-            reader, writer = await connect(server)
-            for byte in framed(b"slow"):
-                writer.write(bytes([byte]))
-                await writer.drain()
-                await asyncio.sleep(0)
+async def test_a_frame_that_arrives_byte_by_byte_is_answered() -> None:
+    async with server_with(echo) as server:
+        reader, writer = await connect(server)
+        for byte in framed(b"slow"):
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(0)
 
-            assert (await answer(reader)).startswith(b"slow|")
-            writer.close()
-
-    run(scenario())
+        assert (await answer(reader)).startswith(b"slow|")
+        writer.close()
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
-def test_a_size_that_is_not_allowed_closes_without_an_answer(size: int) -> None:
-    async def scenario() -> None:
-        async with server_with(echo, max_request_bytes=1000) as server:
-            reader, writer = await connect(server)
-            writer.write(struct.pack(">i", size))
+async def test_a_size_that_is_not_allowed_closes_without_an_answer(size: int) -> None:
+    async with server_with(echo, max_request_bytes=1000) as server:
+        reader, writer = await connect(server)
+        writer.write(struct.pack(">i", size))
 
-            assert await reader.read() == b""
-            writer.close()
-
-    run(scenario())
+        assert await reader.read() == b""
+        writer.close()
 
 
-def test_a_request_of_the_largest_size_is_answered() -> None:
-    async def scenario() -> None:
-        async with server_with(echo, max_request_bytes=1000) as server:
-            reader, writer = await connect(server)
-            writer.write(framed(b"x" * 1000))
+async def test_a_request_of_the_largest_size_is_answered() -> None:
+    async with server_with(echo, max_request_bytes=1000) as server:
+        reader, writer = await connect(server)
+        writer.write(framed(b"x" * 1000))
 
-            assert len(await answer(reader)) > 1000
-            writer.close()
-
-    run(scenario())
+        assert len(await answer(reader)) > 1000
+        writer.close()
 
 
 @pytest.mark.parametrize("failure", [InvalidFrame("no"), RuntimeError("a defect")])
@@ -210,15 +186,12 @@ def test_what_cannot_be_answered_closes_that_connection_alone(
     assert "Closing the connection from 127.0.0.1" in caplog.text
 
 
-def test_an_idle_connection_is_closed() -> None:
-    async def scenario() -> None:
-        async with server_with(echo, max_idle_ms=50) as server:
-            reader, writer = await connect(server)
+async def test_an_idle_connection_is_closed() -> None:
+    async with server_with(echo, max_idle_ms=50) as server:
+        reader, writer = await connect(server)
 
-            assert await reader.read() == b""
-            writer.close()
-
-    run(scenario())
+        assert await reader.read() == b""
+        writer.close()
 
 
 def test_a_client_that_does_not_read_is_dropped_and_costs_no_memory_meanwhile() -> None:
@@ -252,166 +225,142 @@ def test_a_client_that_does_not_read_is_dropped_and_costs_no_memory_meanwhile() 
     assert asked == 1, "the next request waits for the answer to be read"
 
 
-def test_connections_of_one_address_are_limited() -> None:
-    async def scenario() -> None:
-        async with server_with(echo, max_connections_per_ip=1) as server:
+async def test_connections_of_one_address_are_limited() -> None:
+    async with server_with(echo, max_connections_per_ip=1) as server:
+        reader, writer = await connect(server)
+        writer.write(framed(b"1"))
+        assert await answer(reader)
+
+        refused_reader, refused = await connect(server)
+        assert await refused_reader.read() == b""
+
+        writer.close()
+        assert await reader.read() == b""
+        while server.connection_count:
+            await asyncio.sleep(0)
+        reader, writer = await connect(server)
+        writer.write(framed(b"2"))
+        assert await answer(reader)
+        writer.close()
+        refused.close()
+
+
+async def test_an_address_may_have_a_limit_of_its_own() -> None:
+    async with server_with(
+        echo, max_connections_per_ip=0, max_connections_per_ip_overrides={"127.0.0.1": 5}
+    ) as server:
+        reader, writer = await connect(server)
+        writer.write(framed(b"1"))
+
+        assert await answer(reader)
+        writer.close()
+
+
+async def test_more_connections_than_allowed_wait_until_one_ends() -> None:
+    async with server_with(echo, max_connections=1) as server:
+        reader, writer = await connect(server)
+        writer.write(framed(b"first"))
+        assert await answer(reader)
+
+        waiting_reader, waiting = await connect(server)
+        waiting.write(framed(b"second"))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(waiting_reader.read(1), 0.1)
+        assert server.connection_count == 1
+
+        writer.close()
+        assert (await answer(waiting_reader)).startswith(b"second|")
+        waiting.close()
+
+
+async def test_brokers_among_themselves_take_the_place_of_the_client_idle_longest() -> None:
+    async with server_with(echo, LOCAL, INTERNAL, max_connections=2) as server:
+        clients = []
+        for name in (b"first", b"second"):
             reader, writer = await connect(server)
-            writer.write(framed(b"1"))
+            writer.write(framed(name))
             assert await answer(reader)
+            clients.append((reader, writer))
 
-            refused_reader, refused = await connect(server)
-            assert await refused_reader.read() == b""
+        reader, writer = await connect(server, "INTERNAL")
+        writer.write(framed(b"broker"))
 
-            writer.close()
-            assert await reader.read() == b""
-            while server.connection_count:
-                await asyncio.sleep(0)
-            reader, writer = await connect(server)
-            writer.write(framed(b"2"))
-            assert await answer(reader)
-            writer.close()
-            refused.close()
-
-    run(scenario())
+        assert await answer(reader) == b"broker|INTERNAL|127.0.0.1"
+        assert await clients[0][0].read() == b""
+        writer.close()
+        for _, client in clients:
+            client.close()
 
 
-def test_an_address_may_have_a_limit_of_its_own() -> None:
-    async def scenario() -> None:
-        async with server_with(
-            echo, max_connections_per_ip=0, max_connections_per_ip_overrides={"127.0.0.1": 5}
-        ) as server:
-            reader, writer = await connect(server)
-            writer.write(framed(b"1"))
-
-            assert await answer(reader)
-            writer.close()
-
-    run(scenario())
-
-
-def test_more_connections_than_allowed_wait_until_one_ends() -> None:
-    async def scenario() -> None:
-        async with server_with(echo, max_connections=1) as server:
-            reader, writer = await connect(server)
-            writer.write(framed(b"first"))
-            assert await answer(reader)
-
-            waiting_reader, waiting = await connect(server)
-            waiting.write(framed(b"second"))
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(waiting_reader.read(1), 0.1)
-            assert server.connection_count == 1
-
-            writer.close()
-            assert (await answer(waiting_reader)).startswith(b"second|")
-            waiting.close()
-
-    run(scenario())
-
-
-def test_brokers_among_themselves_take_the_place_of_the_client_idle_longest() -> None:
-    async def scenario() -> None:
-        async with server_with(echo, LOCAL, INTERNAL, max_connections=2) as server:
-            clients = []
-            for name in (b"first", b"second"):
-                reader, writer = await connect(server)
-                writer.write(framed(name))
-                assert await answer(reader)
-                clients.append((reader, writer))
-
-            reader, writer = await connect(server, "INTERNAL")
-            writer.write(framed(b"broker"))
-
-            assert await answer(reader) == b"broker|INTERNAL|127.0.0.1"
-            assert await clients[0][0].read() == b""
-            writer.close()
-            for _, client in clients:
-                client.close()
-
-    run(scenario())
-
-
-def test_a_port_in_use_is_refused_with_its_address() -> None:
-    async def scenario() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-            server = SocketServer(
-                (Endpoint("127.0.0.1", port, "PLAINTEXT", "PLAINTEXT"),),
-                ServerLimits(),
-                echo,
-                broker_id=1,
-                protected_listener="PLAINTEXT",
-            )
-            with pytest.raises(ConfigInvalid, match=rf"PLAINTEXT://127\.0\.0\.1:{port}"):
-                server.open()
-            await server.close()
-
-    run(scenario())
-
-
-@pytest.mark.parametrize("host", ["a..b", "a" * 64, "999.1.1.1"])
-def test_a_host_that_is_none_is_refused_with_its_listener(host: str) -> None:
-    async def scenario() -> None:
+async def test_a_port_in_use_is_refused_with_its_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
         server = SocketServer(
-            (Endpoint(host, 9092, "PLAINTEXT", "PLAINTEXT"),),
+            (Endpoint("127.0.0.1", port, "PLAINTEXT", "PLAINTEXT"),),
             ServerLimits(),
             echo,
             broker_id=1,
             protected_listener="PLAINTEXT",
         )
-        with pytest.raises(ConfigInvalid, match="that can be bound"):
+        with pytest.raises(ConfigInvalid, match=rf"PLAINTEXT://127\.0\.0\.1:{port}"):
             server.open()
         await server.close()
 
-    run(scenario())
 
-
-def test_only_ports_that_are_any_are_bound_before_the_broker_is_ready() -> None:
-    async def scenario() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            fixed = found.getsockname()[1]
-        server = SocketServer(
-            (LOCAL, Endpoint("127.0.0.1", fixed, "INTERNAL", "PLAINTEXT")),
-            ServerLimits(),
-            echo,
-            broker_id=1,
-            protected_listener="INTERNAL",
-        )
-        server.bind_ephemeral()
-        early_reader, early = await connect(server)
-        early.write(framed(b"early"))
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", fixed)
-
+@pytest.mark.parametrize("host", ["a..b", "a" * 64, "999.1.1.1"])
+async def test_a_host_that_is_none_is_refused_with_its_listener(host: str) -> None:
+    server = SocketServer(
+        (Endpoint(host, 9092, "PLAINTEXT", "PLAINTEXT"),),
+        ServerLimits(),
+        echo,
+        broker_id=1,
+        protected_listener="PLAINTEXT",
+    )
+    with pytest.raises(ConfigInvalid, match="that can be bound"):
         server.open()
-
-        assert await answer(early_reader) == b"early|PLAINTEXT|127.0.0.1"
-        reader, writer = await asyncio.open_connection("127.0.0.1", fixed)
-        writer.write(framed(b"late"))
-        assert (await answer(reader)).startswith(b"late|INTERNAL|")
-        early.close()
-        writer.close()
-        await server.close()
-        with pytest.raises(OSError, match=r"Connect call failed|refused"):
-            await asyncio.open_connection("127.0.0.1", fixed)
-
-    run(scenario())
+    await server.close()
 
 
-def test_a_listener_without_a_host_takes_ipv4_and_ipv6() -> None:
-    async def scenario() -> None:
-        async with server_with(echo, Endpoint("", 0, "PLAINTEXT", "PLAINTEXT")) as server:
-            for host in ("127.0.0.1", "::1") if socket.has_dualstack_ipv6() else ("127.0.0.1",):
-                try:
-                    reader, writer = await asyncio.open_connection(host, server.ports["PLAINTEXT"])
-                except OSError:
-                    assert host == "::1", "a machine may have no IPv6 address"
-                    continue
-                writer.write(framed(b"x"))
-                assert (await answer(reader)) == f"x|PLAINTEXT|{host}".encode()
-                writer.close()
+async def test_only_ports_that_are_any_are_bound_before_the_broker_is_ready() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        fixed = found.getsockname()[1]
+    server = SocketServer(
+        (LOCAL, Endpoint("127.0.0.1", fixed, "INTERNAL", "PLAINTEXT")),
+        ServerLimits(),
+        echo,
+        broker_id=1,
+        protected_listener="INTERNAL",
+    )
+    server.bind_ephemeral()
+    early_reader, early = await connect(server)
+    early.write(framed(b"early"))
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", fixed)
 
-    run(scenario())
+    server.open()
+
+    assert await answer(early_reader) == b"early|PLAINTEXT|127.0.0.1"
+    reader, writer = await asyncio.open_connection("127.0.0.1", fixed)
+    writer.write(framed(b"late"))
+    assert (await answer(reader)).startswith(b"late|INTERNAL|")
+    early.close()
+    writer.close()
+    await server.close()
+    with pytest.raises(OSError, match=r"Connect call failed|refused"):
+        await asyncio.open_connection("127.0.0.1", fixed)
+
+
+async def test_a_listener_without_a_host_takes_ipv4_and_ipv6() -> None:
+    async with server_with(echo, Endpoint("", 0, "PLAINTEXT", "PLAINTEXT")) as server:
+        for host in ("127.0.0.1", "::1") if socket.has_dualstack_ipv6() else ("127.0.0.1",):
+            try:
+                reader, writer = await asyncio.open_connection(host, server.ports["PLAINTEXT"])
+            except OSError:
+                assert host == "::1", "a machine may have no IPv6 address"
+                continue
+            writer.write(framed(b"x"))
+            assert (await answer(reader)) == f"x|PLAINTEXT|{host}".encode()
+            writer.close()
 
 
 def test_a_real_request_is_answered_by_the_real_dispatcher(

@@ -10,7 +10,7 @@ import pytest
 
 from replica_manager.security.settings import ListenerSecurity
 from tests.support.descriptors import leaked_descriptors, open_descriptors
-from tests.unit.replica_manager.security.listeners import Broker, listener, run, sasl, tls_listener
+from tests.unit.replica_manager.security.listeners import Broker, listener, sasl, tls_listener
 
 CLIENTS = 30
 MAX_IDLE_MS = 300
@@ -47,24 +47,21 @@ def client_hello() -> bytes:
     # A ClientHello is random, so its bytes cannot name the test.
     ids=["nothing", "hello", "half-a-hello", "nothing-sasl", "half-a-frame", "hello-sasl"],
 )
-def test_who_never_comes_in_is_closed_and_leaves_no_descriptor(
+async def test_who_never_comes_in_is_closed_and_leaves_no_descriptor(
     protocol: str, beginning: bytes
 ) -> None:
-    async def steps() -> None:
-        async with listener(Broker(), secured(protocol), max_idle_ms=MAX_IDLE_MS) as port:
-            before = open_descriptors()
-            clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CLIENTS)]
-            for _, writer in clients:
-                writer.write(beginning)
-            for reader, writer in clients:
-                await reader.read()
-                writer.close()
-                with contextlib.suppress(OSError):
-                    await writer.wait_closed()
+    async with listener(Broker(), secured(protocol), max_idle_ms=MAX_IDLE_MS) as port:
+        before = open_descriptors()
+        clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CLIENTS)]
+        for _, writer in clients:
+            writer.write(beginning)
+        for reader, writer in clients:
+            await reader.read()
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
-            assert await leaked_descriptors(before) == 0
-
-    run(steps())
+        assert await leaked_descriptors(before) == 0
 
 
 @pytest.mark.parametrize(
@@ -72,21 +69,18 @@ def test_who_never_comes_in_is_closed_and_leaves_no_descriptor(
     [("SSL", client_hello()), ("SASL_PLAINTEXT", b"\0\0\x08\0\0\x11\0\1" + bytes(3000))],
     ids=["hello", "frame"],
 )
-def test_who_sends_a_byte_now_and_then_is_closed_all_the_same(
+async def test_who_sends_a_byte_now_and_then_is_closed_all_the_same(
     protocol: str, beginning: bytes
 ) -> None:
-    async def steps() -> None:
-        async with listener(Broker(), secured(protocol), max_idle_ms=MAX_IDLE_MS) as port:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            closed = asyncio.create_task(reader.read())
-            for byte in beginning:
-                if closed.done() or writer.is_closing():
-                    break
-                writer.write(bytes((byte,)))
-                await asyncio.sleep(0.02)
-            # Far more is left to send than there was time for.
-            assert closed.done()
-            await asyncio.gather(closed, return_exceptions=True)
-            writer.close()
-
-    run(steps())
+    async with listener(Broker(), secured(protocol), max_idle_ms=MAX_IDLE_MS) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        closed = asyncio.create_task(reader.read())
+        for byte in beginning:
+            if closed.done() or writer.is_closing():
+                break
+            writer.write(bytes((byte,)))
+            await asyncio.sleep(0.02)
+        # Far more is left to send than there was time for.
+        assert closed.done()
+        await asyncio.gather(closed, return_exceptions=True)
+        writer.close()

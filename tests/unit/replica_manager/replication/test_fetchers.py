@@ -238,26 +238,23 @@ def _talkative(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
 
-def test_what_the_leader_has_comes_to_the_follower_and_so_does_what_it_gets_later() -> None:
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            leader.lead("a", "b", "c", "d")
-            follower.follow()
-            await until(lambda: follower.values == ["a", "b", "c", "d"])
+async def test_what_the_leader_has_comes_to_the_follower_and_so_does_what_it_gets_later() -> None:
+    async with replication() as (leader, follower):
+        leader.lead("a", "b", "c", "d")
+        follower.follow()
+        await until(lambda: follower.values == ["a", "b", "c", "d"])
 
-            leader.lead("e")
-            await until(lambda: follower.values[4:] == ["e"])
-            await until(lambda: follower.log.high_watermark == 5)
-            assert ZERO in follower.moved
-            assert follower.fetched_bytes > 0
+        leader.lead("e")
+        await until(lambda: follower.values[4:] == ["e"])
+        await until(lambda: follower.log.high_watermark == 5)
+        assert ZERO in follower.moved
+        assert follower.fetched_bytes > 0
 
-            assert leader.peer.client_ids == {"broker-1-fetcher-0"}
-            _, version, request = leader.requests[0]
-            assert version == 17
-            assert request.replica_state.replica_epoch == BROKER_EPOCH
-            assert request.max_wait == timedelta(milliseconds=5)
-
-    asyncio.run(scenario())
+        assert leader.peer.client_ids == {"broker-1-fetcher-0"}
+        _, version, request = leader.requests[0]
+        assert version == 17
+        assert request.replica_state.replica_epoch == BROKER_EPOCH
+        assert request.max_wait == timedelta(milliseconds=5)
 
 
 class FlushingLog(InMemoryLog):
@@ -269,133 +266,109 @@ class FlushingLog(InMemoryLog):
         return appended._replace(is_flush_due=appended.valid_bytes > 0)
 
 
-def test_what_is_to_be_flushed_is_on_disk_before_the_next_fetch_acknowledges_it() -> None:
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            follower.logs[ZERO] = FlushingLog()
-            follower.fetches_seen = lambda: len(leader.requests)
-            leader.lead("a")
-            follower.follow()
-            await until(lambda: follower.log.high_watermark == 1)
+async def test_what_is_to_be_flushed_is_on_disk_before_the_next_fetch_acknowledges_it() -> None:
+    async with replication() as (leader, follower):
+        follower.logs[ZERO] = FlushingLog()
+        follower.fetches_seen = lambda: len(leader.requests)
+        leader.lead("a")
+        follower.follow()
+        await until(lambda: follower.log.high_watermark == 1)
 
-            assert follower.flushed == [(ZERO, 1, 1)]
-
-    asyncio.run(scenario())
+        assert follower.flushed == [(ZERO, 1, 1)]
 
 
-def test_a_partition_that_is_added_to_a_running_fetcher_is_fetched_too() -> None:
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            leader.lead("a")
-            leader.lead("x", tp=ONE)
-            follower.follow(ZERO)
-            await until(lambda: follower.values == ["a"])
-            follower.follow(ONE)
-            await until(lambda: follower.logs[ONE].log_end_offset == 1)
-            assert leader.peer.connections == 1
-
-    asyncio.run(scenario())
+async def test_a_partition_that_is_added_to_a_running_fetcher_is_fetched_too() -> None:
+    async with replication() as (leader, follower):
+        leader.lead("a")
+        leader.lead("x", tp=ONE)
+        follower.follow(ZERO)
+        await until(lambda: follower.values == ["a"])
+        follower.follow(ONE)
+        await until(lambda: follower.logs[ONE].log_end_offset == 1)
+        assert leader.peer.connections == 1
 
 
-def test_what_comes_to_a_replica_that_is_being_added_is_counted_apart() -> None:
+async def test_what_comes_to_a_replica_that_is_being_added_is_counted_apart() -> None:
     metrics = Metrics()
 
     def count(name: str) -> object:
         found = [each for mbean, each in metrics.snapshot().items() if f"name={name}" in mbean]
         return found[0]["Count"]
 
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            meters = FetcherMetrics(
-                metrics, follower.fetchers, lambda _: "here:1", lambda tp: tp == ONE
-            )
-            follower.count = meters.added(FetcherKey(LEADER, 0)).bytes_in
-            leader.lead("a", "b")
-            follower.follow(ZERO)
-            await until(lambda: follower.log.log_end_offset == 2)
-            assert count("ReassignmentBytesInPerSec") == 0
-            old = count("ReplicationBytesInPerSec")
-            assert isinstance(old, int)
-            assert old > 0
+    async with replication() as (leader, follower):
+        meters = FetcherMetrics(
+            metrics, follower.fetchers, lambda _: "here:1", lambda tp: tp == ONE
+        )
+        follower.count = meters.added(FetcherKey(LEADER, 0)).bytes_in
+        leader.lead("a", "b")
+        follower.follow(ZERO)
+        await until(lambda: follower.log.log_end_offset == 2)
+        assert count("ReassignmentBytesInPerSec") == 0
+        old = count("ReplicationBytesInPerSec")
+        assert isinstance(old, int)
+        assert old > 0
 
-            leader.lead("x", tp=ONE)
-            follower.follow(ONE)
-            await until(lambda: follower.logs[ONE].log_end_offset == 1)
-            now, adding = count("ReplicationBytesInPerSec"), count("ReassignmentBytesInPerSec")
-            assert isinstance(adding, int)
-            assert (now, adding > 0) == (old + adding, True)
-
-    asyncio.run(scenario())
+        leader.lead("x", tp=ONE)
+        follower.follow(ONE)
+        await until(lambda: follower.logs[ONE].log_end_offset == 1)
+        now, adding = count("ReplicationBytesInPerSec"), count("ReassignmentBytesInPerSec")
+        assert isinstance(adding, int)
+        assert (now, adding > 0) == (old + adding, True)
 
 
-def test_a_leader_that_hangs_up_is_asked_again_and_nothing_comes_twice() -> None:
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            leader.instead = lambda number: HANG_UP if number in (0, 2, 3) else None
-            leader.lead("a", "b", "c", "d", "e", "f", "g")
-            follower.follow()
-            await until(lambda: follower.values == list("abcdefg"))
-            assert leader.peer.connections >= 4
-
-    asyncio.run(scenario())
+async def test_a_leader_that_hangs_up_is_asked_again_and_nothing_comes_twice() -> None:
+    async with replication() as (leader, follower):
+        leader.instead = lambda number: HANG_UP if number in (0, 2, 3) else None
+        leader.lead("a", "b", "c", "d", "e", "f", "g")
+        follower.follow()
+        await until(lambda: follower.values == list("abcdefg"))
+        assert leader.peer.connections >= 4
 
 
-def test_a_leader_that_comes_back_at_another_port_is_found_there() -> None:
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            leader.lead("a")
-            follower.follow()
-            await until(lambda: follower.values == ["a"])
+async def test_a_leader_that_comes_back_at_another_port_is_found_there() -> None:
+    async with replication() as (leader, follower):
+        leader.lead("a")
+        follower.follow()
+        await until(lambda: follower.values == ["a"])
 
-            await leader.peer.close()
-            follower.port = None  # not in the metadata cache
-            leader.lead("b")
-            await leader.peer.listen()
-            follower.port = leader.peer.port
-            await until(lambda: follower.values == ["a", "b"])
-
-    asyncio.run(scenario())
+        await leader.peer.close()
+        follower.port = None  # not in the metadata cache
+        leader.lead("b")
+        await leader.peer.listen()
+        follower.port = leader.peer.port
+        await until(lambda: follower.values == ["a", "b"])
 
 
-def test_a_leader_without_a_listener_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            await leader.peer.close()
-            follower.follow()
-            warning = "Error in response for fetch request"
-            await until(lambda: any(warning in line.getMessage() for line in caplog.records))
-            leader.lead("a")
-            await leader.peer.listen(leader.peer.port)
-            await until(lambda: follower.values == ["a"])
-
-    asyncio.run(scenario())
+async def test_a_leader_without_a_listener_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    async with replication() as (leader, follower):
+        await leader.peer.close()
+        follower.follow()
+        warning = "Error in response for fetch request"
+        await until(lambda: any(warning in line.getMessage() for line in caplog.records))
+        leader.lead("a")
+        await leader.peer.listen(leader.peer.port)
+        await until(lambda: follower.values == ["a"])
 
 
-def test_logs_that_diverge_agree_again() -> None:
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            for log in (leader.logs[ZERO], follower.log):
-                log.append_as_leader("common", 2)
-            follower.log.append_as_leader("lost", 2)
-            leader.lead("new")
-            follower.follow()
-            await until(lambda: follower.values == ["common", "new"])
-
-    asyncio.run(scenario())
+async def test_logs_that_diverge_agree_again() -> None:
+    async with replication() as (leader, follower):
+        for log in (leader.logs[ZERO], follower.log):
+            log.append_as_leader("common", 2)
+        follower.log.append_as_leader("lost", 2)
+        leader.lead("new")
+        follower.follow()
+        await until(lambda: follower.values == ["common", "new"])
 
 
-def test_below_2_7_a_follower_asks_for_epochs_before_it_fetches() -> None:
-    async def scenario() -> None:
-        async with replication(version="2.6") as (leader, follower):
-            for log in (leader.logs[ZERO], follower.log):
-                log.append_as_leader("common", 2)
-            follower.log.append_as_leader("lost", 2)
-            leader.lead("new")
-            follower.follow()
-            await until(lambda: follower.values == ["common", "new"])
-            assert [(key, version) for key, version, _ in leader.requests[:2]] == [(23, 3), (1, 11)]
-
-    asyncio.run(scenario())
+async def test_below_2_7_a_follower_asks_for_epochs_before_it_fetches() -> None:
+    async with replication(version="2.6") as (leader, follower):
+        for log in (leader.logs[ZERO], follower.log):
+            log.append_as_leader("common", 2)
+        follower.log.append_as_leader("lost", 2)
+        leader.lead("new")
+        follower.follow()
+        await until(lambda: follower.values == ["common", "new"])
+        assert [(key, version) for key, version, _ in leader.requests[:2]] == [(23, 3), (1, 11)]
 
 
 @pytest.mark.parametrize("version", ["2.6", LATEST.name])
@@ -432,16 +405,15 @@ def test_what_a_truncation_must_know_is_read_in_a_thread(
     assert threading.get_ident() not in threads
 
 
-def test_a_log_that_the_leader_does_not_have_any_more_begins_anew_at_the_leaders_start() -> None:
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            leader.logs[ZERO].truncate_fully_and_start_at(10)
-            leader.lead("k", "l")
-            follower.follow()
-            await until(lambda: follower.values == ["k", "l"])
-            assert follower.log.log_start_offset == 10
-
-    asyncio.run(scenario())
+async def test_a_log_that_the_leader_does_not_have_any_more_begins_anew_at_the_leaders_start() -> (
+    None
+):
+    async with replication() as (leader, follower):
+        leader.logs[ZERO].truncate_fully_and_start_at(10)
+        leader.lead("k", "l")
+        follower.follow()
+        await until(lambda: follower.values == ["k", "l"])
+        assert follower.log.log_start_offset == 10
 
 
 def test_answers_that_are_no_fetch_response_are_waited_out(
@@ -471,69 +443,60 @@ class FatLog(InMemoryLog):
         return taken._replace(valid_bytes=FAIR_BYTES if taken.valid_bytes else 0)
 
 
-def test_others_get_their_turn_between_the_partitions_of_a_large_answer() -> None:
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            follower.logs = {tp: FatLog() for tp in follower.logs}
-            follower.fetchers._log_of = follower.logs.__getitem__
-            leader.lead("a")
-            leader.lead("x", tp=ONE)
-            seen: list[tuple[int, int]] = []
+async def test_others_get_their_turn_between_the_partitions_of_a_large_answer() -> None:
+    async with replication() as (leader, follower):
+        follower.logs = {tp: FatLog() for tp in follower.logs}
+        follower.fetchers._log_of = follower.logs.__getitem__
+        leader.lead("a")
+        leader.lead("x", tp=ONE)
+        seen: list[tuple[int, int]] = []
 
-            async def look() -> None:
-                while len(seen) < 2:
-                    ends = tuple(follower.logs[tp].log_end_offset for tp in (ZERO, ONE))
-                    if sum(ends) > len(seen):
-                        seen.append(ends)  # type: ignore[arg-type]
-                    await asyncio.sleep(0)
+        async def look() -> None:
+            while len(seen) < 2:
+                ends = tuple(follower.logs[tp].log_end_offset for tp in (ZERO, ONE))
+                if sum(ends) > len(seen):
+                    seen.append(ends)  # type: ignore[arg-type]
+                await asyncio.sleep(0)
 
-            follower.follow(ZERO, ONE)
-            async with asyncio.timeout(20):
-                await look()
-            assert sum(seen[0]) == 1
-
-    asyncio.run(scenario())
+        follower.follow(ZERO, ONE)
+        async with asyncio.timeout(20):
+            await look()
+        assert sum(seen[0]) == 1
 
 
-def test_a_fetcher_that_is_taken_away_ends_and_writes_nothing_more() -> None:
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            leader.lead("a")
-            follower.follow()
-            await until(lambda: follower.values == ["a"])
+async def test_a_fetcher_that_is_taken_away_ends_and_writes_nothing_more() -> None:
+    async with replication() as (leader, follower):
+        leader.lead("a")
+        follower.follow()
+        await until(lambda: follower.values == ["a"])
 
-            follower.fetchers.remove([ZERO])
-            follower.fetchers.remove_idle()
-            leader.lead("b")
-            (ending,) = follower.ended
-            await asyncio.wait({ending})
+        follower.fetchers.remove([ZERO])
+        follower.fetchers.remove_idle()
+        leader.lead("b")
+        (ending,) = follower.ended
+        await asyncio.wait({ending})
 
-            assert follower.values == ["a"]
-            assert not follower.tasks
-
-    asyncio.run(scenario())
+        assert follower.values == ["a"]
+        assert not follower.tasks
 
 
-def test_more_fetchers_share_the_partitions_and_fewer_take_them_back() -> None:
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            follower.follow(ZERO, ONE)
-            leader.lead("a")
-            await until(lambda: follower.values == ["a"])
+async def test_more_fetchers_share_the_partitions_and_fewer_take_them_back() -> None:
+    async with replication() as (leader, follower):
+        follower.follow(ZERO, ONE)
+        leader.lead("a")
+        await until(lambda: follower.values == ["a"])
 
-            follower.fetchers.resize(2)
-            assert set(follower.tasks) == {FetcherKey(LEADER, 0), FetcherKey(LEADER, 1)}
-            leader.lead("b")
-            leader.lead("x", tp=ONE)
-            await until(lambda: follower.values == ["a", "b"])
-            await until(lambda: follower.logs[ONE].log_end_offset == 1)
+        follower.fetchers.resize(2)
+        assert set(follower.tasks) == {FetcherKey(LEADER, 0), FetcherKey(LEADER, 1)}
+        leader.lead("b")
+        leader.lead("x", tp=ONE)
+        await until(lambda: follower.values == ["a", "b"])
+        await until(lambda: follower.logs[ONE].log_end_offset == 1)
 
-            follower.fetchers.resize(1)
-            assert set(follower.tasks) == {FetcherKey(LEADER, 0)}
-            leader.lead("c")
-            await until(lambda: follower.values == ["a", "b", "c"])
-
-    asyncio.run(scenario())
+        follower.fetchers.resize(1)
+        assert set(follower.tasks) == {FetcherKey(LEADER, 0)}
+        leader.lead("c")
+        await until(lambda: follower.values == ["a", "b", "c"])
 
 
 def test_an_unexpected_failure_does_not_end_replication(

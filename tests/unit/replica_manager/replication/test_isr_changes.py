@@ -164,26 +164,23 @@ async def brokers(newest: int = 3, **options: Any) -> AsyncIterator[tuple[Contro
         await controller.peer.close()
 
 
-def test_what_the_controller_accepts_is_the_isr_and_commits_records() -> None:
-    async def scenario() -> None:
-        async with brokers() as (controller, broker):
-            partition = led()
-            broker.changes.submit(partition, shrink(partition))
-            await until(lambda: partition.isr_state == CommittedIsr((1,)))
+async def test_what_the_controller_accepts_is_the_isr_and_commits_records() -> None:
+    async with brokers() as (controller, broker):
+        partition = led()
+        broker.changes.submit(partition, shrink(partition))
+        await until(lambda: partition.isr_state == CommittedIsr((1,)))
 
-            assert partition.partition_epoch == PARTITION_EPOCH + 1
-            assert broker.changed == [ZERO]
-            assert broker.meter("IsrShrinksPerSec") == 1
-            assert broker.meter("FailedIsrUpdatesPerSec") == 0
-            ((version, request),) = controller.requests
-            assert version == 3
-            assert (request.broker_id, request.broker_epoch) == (1, BROKER_EPOCH)
-            assert request.topics[0].topic_id == ID
-            (asked,) = request.topics[0].partitions
-            assert (asked.leader_epoch, asked.partition_epoch) == (LEADER_EPOCH, PARTITION_EPOCH)
-            assert [(s.broker_id, s.broker_epoch) for s in asked.new_isr_with_epochs] == [(1, -1)]
-
-    asyncio.run(scenario())
+        assert partition.partition_epoch == PARTITION_EPOCH + 1
+        assert broker.changed == [ZERO]
+        assert broker.meter("IsrShrinksPerSec") == 1
+        assert broker.meter("FailedIsrUpdatesPerSec") == 0
+        ((version, request),) = controller.requests
+        assert version == 3
+        assert (request.broker_id, request.broker_epoch) == (1, BROKER_EPOCH)
+        assert request.topics[0].topic_id == ID
+        (asked,) = request.topics[0].partitions
+        assert (asked.leader_epoch, asked.partition_epoch) == (LEADER_EPOCH, PARTITION_EPOCH)
+        assert [(s.broker_id, s.broker_epoch) for s in asked.new_isr_with_epochs] == [(1, -1)]
 
 
 @pytest.mark.parametrize(
@@ -196,17 +193,14 @@ def test_what_the_controller_accepts_is_the_isr_and_commits_records() -> None:
         (3, "3.9", None, 1),
     ],
 )
-def test_the_version_is_the_newest_that_both_sides_the_dialect_and_the_topic_allow(
+async def test_the_version_is_the_newest_that_both_sides_the_dialect_and_the_topic_allow(
     newest: int, ibp: str, topic_id: UUID | None, version: int
 ) -> None:
-    async def scenario() -> None:
-        async with brokers(newest, version=ibp) as (controller, broker):
-            partition = led(topic_id=topic_id)
-            broker.changes.submit(partition, shrink(partition))
-            await until(lambda: partition.isr_state == CommittedIsr((1,)))
-            assert [sent for sent, _ in controller.requests] == [version]
-
-    asyncio.run(scenario())
+    async with brokers(newest, version=ibp) as (controller, broker):
+        partition = led(topic_id=topic_id)
+        broker.changes.submit(partition, shrink(partition))
+        await until(lambda: partition.isr_state == CommittedIsr((1,)))
+        assert [sent for sent, _ in controller.requests] == [version]
 
 
 @pytest.mark.parametrize(
@@ -220,102 +214,84 @@ def test_the_version_is_the_newest_that_both_sides_the_dialect_and_the_topic_all
         refused({0: ErrorCode.unknown_server_error}),
     ],
 )
-def test_a_proposal_is_sent_until_it_is_decided(first: object) -> None:
-    async def scenario() -> None:
-        async with brokers() as (controller, broker):
-            controller.answers = [first, first]
-            partition = led()
-            broker.changes.submit(partition, shrink(partition))
-            await until(lambda: partition.isr_state == CommittedIsr((1,)))
-            assert len(controller.requests) == 3
-
-    asyncio.run(scenario())
+async def test_a_proposal_is_sent_until_it_is_decided(first: object) -> None:
+    async with brokers() as (controller, broker):
+        controller.answers = [first, first]
+        partition = led()
+        broker.changes.submit(partition, shrink(partition))
+        await until(lambda: partition.isr_state == CommittedIsr((1,)))
+        assert len(controller.requests) == 3
 
 
-def test_the_epoch_of_a_broker_that_has_registered_anew_goes_along() -> None:
-    async def scenario() -> None:
-        async with brokers() as (controller, broker):
-            controller.answers = [top_level(ErrorCode.stale_broker_epoch)]
-            partition = led()
-            broker.changes.submit(partition, shrink(partition))
-            await until(lambda: bool(controller.requests))
-            broker.broker_epoch = BROKER_EPOCH + 1
-            await until(lambda: partition.isr_state == CommittedIsr((1,)))
-            assert controller.requests[-1][1].broker_epoch == BROKER_EPOCH + 1
-
-    asyncio.run(scenario())
+async def test_the_epoch_of_a_broker_that_has_registered_anew_goes_along() -> None:
+    async with brokers() as (controller, broker):
+        controller.answers = [top_level(ErrorCode.stale_broker_epoch)]
+        partition = led()
+        broker.changes.submit(partition, shrink(partition))
+        await until(lambda: bool(controller.requests))
+        broker.broker_epoch = BROKER_EPOCH + 1
+        await until(lambda: partition.isr_state == CommittedIsr((1,)))
+        assert controller.requests[-1][1].broker_epoch == BROKER_EPOCH + 1
 
 
-def test_a_refusal_reverts_or_leaves_pending_as_its_code_says() -> None:
-    async def scenario() -> None:
-        async with brokers() as (controller, broker):
-            controller.answers = [
-                refused({0: ErrorCode.ineligible_replica, 1: ErrorCode.invalid_update_version})
-            ]
-            zero, one = led(ZERO), led(ONE)
-            pending = shrink(one)
-            # Both wait before the task gets its turn, so one request takes them along.
-            broker.changes.submit(zero, shrink(zero))
-            broker.changes.submit(one, pending)
-            await until(lambda: zero.isr_state == CommittedIsr((1, 2, 3)))
+async def test_a_refusal_reverts_or_leaves_pending_as_its_code_says() -> None:
+    async with brokers() as (controller, broker):
+        controller.answers = [
+            refused({0: ErrorCode.ineligible_replica, 1: ErrorCode.invalid_update_version})
+        ]
+        zero, one = led(ZERO), led(ONE)
+        pending = shrink(one)
+        # Both wait before the task gets its turn, so one request takes them along.
+        broker.changes.submit(zero, shrink(zero))
+        broker.changes.submit(one, pending)
+        await until(lambda: zero.isr_state == CommittedIsr((1, 2, 3)))
 
-            assert one.isr_state == pending
-            assert len(controller.requests) == 1
-            assert broker.meter("FailedIsrUpdatesPerSec") == 2
-
-    asyncio.run(scenario())
+        assert one.isr_state == pending
+        assert len(controller.requests) == 1
+        assert broker.meter("FailedIsrUpdatesPerSec") == 2
 
 
-def test_a_second_proposal_of_a_partition_is_not_attempted() -> None:
-    async def scenario() -> None:
-        async with brokers() as (_, broker):
-            broker.where = None
-            partition = led()
-            first = shrink(partition)
-            broker.changes.submit(partition, first)
-            again = led()  # the topic was deleted and created again
-            broker.changes.submit(again, shrink(again))
-            assert again.isr_state == CommittedIsr((1, 2, 3))
-            assert partition.isr_state == first
-
-    asyncio.run(scenario())
+async def test_a_second_proposal_of_a_partition_is_not_attempted() -> None:
+    async with brokers() as (_, broker):
+        broker.where = None
+        partition = led()
+        first = shrink(partition)
+        broker.changes.submit(partition, first)
+        again = led()  # the topic was deleted and created again
+        broker.changes.submit(again, shrink(again))
+        assert again.isr_state == CommittedIsr((1, 2, 3))
+        assert partition.isr_state == first
 
 
-def test_a_controller_that_is_not_known_yet_is_waited_for() -> None:
-    async def scenario() -> None:
-        async with brokers() as (controller, broker):
-            broker.where = None
-            partition = led()
-            broker.changes.submit(partition, shrink(partition))
-            await asyncio.sleep(0)
-            broker.find(controller)
-            await until(lambda: partition.isr_state == CommittedIsr((1,)))
-
-    asyncio.run(scenario())
+async def test_a_controller_that_is_not_known_yet_is_waited_for() -> None:
+    async with brokers() as (controller, broker):
+        broker.where = None
+        partition = led()
+        broker.changes.submit(partition, shrink(partition))
+        await asyncio.sleep(0)
+        broker.find(controller)
+        await until(lambda: partition.isr_state == CommittedIsr((1,)))
 
 
-def test_a_frozen_controller_is_left_when_another_one_has_come(
+async def test_a_frozen_controller_is_left_when_another_one_has_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("replica_manager.replication.controller_connection.LOOK_AGAIN_S", 0.01)
 
-    async def scenario() -> None:
-        async with brokers() as (frozen, broker):
-            never = asyncio.Event()
-            frozen.peer._answer = lambda *_: never.wait()
-            partition = led()
-            broker.changes.submit(partition, shrink(partition))
-            await until(lambda: frozen.peer.connections == 1)
+    async with brokers() as (frozen, broker):
+        never = asyncio.Event()
+        frozen.peer._answer = lambda *_: never.wait()
+        partition = led()
+        broker.changes.submit(partition, shrink(partition))
+        await until(lambda: frozen.peer.connections == 1)
 
-            successor = Controller()
-            await successor.peer.listen()
-            broker.find(successor, broker_id=8)
-            await until(lambda: partition.isr_state == CommittedIsr((1,)))
-            never.set()
-            await broker.changes.stop()
-            await successor.peer.close()
-
-    asyncio.run(scenario())
+        successor = Controller()
+        await successor.peer.listen()
+        broker.find(successor, broker_id=8)
+        await until(lambda: partition.isr_state == CommittedIsr((1,)))
+        never.set()
+        await broker.changes.stop()
+        await successor.peer.close()
 
 
 def test_the_lines_are_those_of_kafka(caplog: pytest.LogCaptureFixture) -> None:

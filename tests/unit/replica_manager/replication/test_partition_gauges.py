@@ -164,17 +164,14 @@ def test_the_lag_of_a_follower_is_shown_while_it_is_fetched(scraped: Scraped) ->
     assert scraped.lag == {}
 
 
-def test_they_are_read_while_partitions_come_and_go(scraped: Scraped) -> None:
+async def test_they_are_read_while_partitions_come_and_go(scraped: Scraped) -> None:
     world = scraped.world
 
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        scraping = loop.run_in_executor(None, lambda: [scraped.partition for _ in range(20)])
-        number = 0
-        while not scraping.done():
-            world.lead("orders", number % 50, topic_id=ORDERS_ID, leader_epoch=number)
-            number += 1
-            await asyncio.sleep(0)
-        assert len(await scraping) == 20
-
-    asyncio.run(scenario())
+    loop = asyncio.get_running_loop()
+    scraping = loop.run_in_executor(None, lambda: [scraped.partition for _ in range(20)])
+    number = 0
+    while not scraping.done():
+        world.lead("orders", number % 50, topic_id=ORDERS_ID, leader_epoch=number)
+        number += 1
+        await asyncio.sleep(0)
+    assert len(await scraping) == 20

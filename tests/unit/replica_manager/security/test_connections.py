@@ -52,63 +52,51 @@ async def ask(port: int, security: ClientSecurity, *, times: int = 1) -> None:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_a_broker_logs_in_at_another(protocol: str, mechanism: str) -> None:
-    async def scenario() -> None:
-        broker = Broker()
-        has_tls = protocol == "SASL_SSL"
-        security = ListenerSecurity(protocol, tls_listener() if has_tls else None, None, sasl())
-        client = context(ssl.PROTOCOL_TLS_CLIENT, None) if has_tls else None
-        credentials = Credentials(mechanism, "alice", USERS["alice"])
-        async with listener(broker, security) as port:
-            await ask(port, ClientSecurity(client, credentials), times=3)
+async def test_a_broker_logs_in_at_another(protocol: str, mechanism: str) -> None:
+    broker = Broker()
+    has_tls = protocol == "SASL_SSL"
+    security = ListenerSecurity(protocol, tls_listener() if has_tls else None, None, sasl())
+    client = context(ssl.PROTOCOL_TLS_CLIENT, None) if has_tls else None
+    credentials = Credentials(mechanism, "alice", USERS["alice"])
+    async with listener(broker, security) as port:
+        await ask(port, ClientSecurity(client, credentials), times=3)
 
-        assert broker.peers == ["User:alice"] * 3
-
-    run(scenario())
+    assert broker.peers == ["User:alice"] * 3
 
 
-def test_who_asks_before_the_login_is_known_to_be_outside() -> None:
-    async def scenario() -> None:
-        broker = Broker()
-        security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl())
-        async with listener(broker, security) as port:
-            connection = await Connection.open("127.0.0.1", port, client_id="test")
-            await connection.request(ApiVersionsRequest())
-            await connection.close()
-            await ask(port, ClientSecurity(None, Credentials("PLAIN", "alice", USERS["alice"])))
+async def test_who_asks_before_the_login_is_known_to_be_outside() -> None:
+    broker = Broker()
+    security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl())
+    async with listener(broker, security) as port:
+        connection = await Connection.open("127.0.0.1", port, client_id="test")
+        await connection.request(ApiVersionsRequest())
+        await connection.close()
+        await ask(port, ClientSecurity(None, Credentials("PLAIN", "alice", USERS["alice"])))
 
-        assert broker.are_in == [False, True]
-
-    run(scenario())
+    assert broker.are_in == [False, True]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("login", [("alice", "wrong"), ("mallory", "alice-secret")])
-def test_who_does_not_know_the_password_is_refused_and_reaches_no_handler(
+async def test_who_does_not_know_the_password_is_refused_and_reaches_no_handler(
     mechanism: str, login: tuple[str, str]
 ) -> None:
-    async def scenario() -> None:
-        broker = Broker()
-        security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl())
-        async with listener(broker, security) as port:
-            with pytest.raises(ConnectionError, match="SASL_AUTHENTICATION_FAILED") as refused:
-                await ask(port, ClientSecurity(None, Credentials(mechanism, *login)))
+    broker = Broker()
+    security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl())
+    async with listener(broker, security) as port:
+        with pytest.raises(ConnectionError, match="SASL_AUTHENTICATION_FAILED") as refused:
+            await ask(port, ClientSecurity(None, Credentials(mechanism, *login)))
 
-        assert broker.peers == []
-        assert login[1] not in str(refused.value)
-
-    run(scenario())
+    assert broker.peers == []
+    assert login[1] not in str(refused.value)
 
 
-def test_a_mechanism_that_is_not_there_is_refused_with_those_that_are() -> None:
-    async def scenario() -> None:
-        security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl("PLAIN"))
-        async with listener(Broker(), security) as port:
-            credentials = Credentials("SCRAM-SHA-512", "alice", USERS["alice"])
-            with pytest.raises(ConnectionError, match="but by: PLAIN"):
-                await ask(port, ClientSecurity(None, credentials))
-
-    run(scenario())
+async def test_a_mechanism_that_is_not_there_is_refused_with_those_that_are() -> None:
+    security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl("PLAIN"))
+    async with listener(Broker(), security) as port:
+        credentials = Credentials("SCRAM-SHA-512", "alice", USERS["alice"])
+        with pytest.raises(ConnectionError, match="but by: PLAIN"):
+            await ask(port, ClientSecurity(None, credentials))
 
 
 @pytest.mark.parametrize(
@@ -123,24 +111,21 @@ def test_a_mechanism_that_is_not_there_is_refused_with_those_that_are() -> None:
         (ssl.CERT_OPTIONAL, STRANGER, None),
     ],
 )
-def test_a_certificate_is_a_name_if_it_is_asked_for_and_trusted(
+async def test_a_certificate_is_a_name_if_it_is_asked_for_and_trusted(
     client_auth: ssl.VerifyMode, identity: Identity | None, expected: str | None
 ) -> None:
-    async def scenario() -> None:
-        broker = Broker()
-        tls = tls_listener(client_auth)
-        security = ListenerSecurity("SSL", tls, SslPrincipalMapper("DEFAULT"))
-        client = ClientSecurity(context(ssl.PROTOCOL_TLS_CLIENT, identity))
-        async with listener(broker, security) as port:
-            if expected is None:
-                with pytest.raises(ConnectionError):
-                    await ask(port, client)
-            else:
+    broker = Broker()
+    tls = tls_listener(client_auth)
+    security = ListenerSecurity("SSL", tls, SslPrincipalMapper("DEFAULT"))
+    client = ClientSecurity(context(ssl.PROTOCOL_TLS_CLIENT, identity))
+    async with listener(broker, security) as port:
+        if expected is None:
+            with pytest.raises(ConnectionError):
                 await ask(port, client)
+        else:
+            await ask(port, client)
 
-        assert broker.peers == ([] if expected is None else [expected])
-
-    run(scenario())
+    assert broker.peers == ([] if expected is None else [expected])
 
 
 def test_a_name_that_no_rule_maps_stays_outside(caplog: pytest.LogCaptureFixture) -> None:
@@ -160,98 +145,83 @@ def test_a_name_that_no_rule_maps_stays_outside(caplog: pytest.LogCaptureFixture
     assert "ssl.principal.mapping.rules" in caplog.text
 
 
-def test_a_broker_that_is_not_who_it_should_be_gets_no_password() -> None:
-    async def scenario() -> None:
-        broker = Broker()
-        security = ListenerSecurity("SASL_SSL", tls_listener(), None, sasl())
-        distrusting = context(ssl.PROTOCOL_TLS_CLIENT, None, Authority("Another"))
-        credentials = Credentials("PLAIN", "alice", USERS["alice"])
-        async with listener(broker, security) as port:
-            with pytest.raises(ConnectionError, match="verify failed"):
-                await ask(port, ClientSecurity(distrusting, credentials))
-
-    run(scenario())
+async def test_a_broker_that_is_not_who_it_should_be_gets_no_password() -> None:
+    broker = Broker()
+    security = ListenerSecurity("SASL_SSL", tls_listener(), None, sasl())
+    distrusting = context(ssl.PROTOCOL_TLS_CLIENT, None, Authority("Another"))
+    credentials = Credentials("PLAIN", "alice", USERS["alice"])
+    async with listener(broker, security) as port:
+        with pytest.raises(ConnectionError, match="verify failed"):
+            await ask(port, ClientSecurity(distrusting, credentials))
 
 
-def test_a_large_answer_comes_whole_through_tls() -> None:
-    async def scenario() -> None:
-        size = 3_000_000
+async def test_a_large_answer_comes_whole_through_tls() -> None:
+    size = 3_000_000
 
-        class Large(Broker):
-            @override
-            async def respond(self, data: bytes, peer: Peer) -> ResponseFrame:
-                assert peer.principal == ANONYMOUS
-                header, _ = parse_request_header(data)
-                head = response_header(header.api_key, header.api_version, header.correlation_id)
-                return ResponseFrame(frame((head, b"x" * size)))
+    class Large(Broker):
+        @override
+        async def respond(self, data: bytes, peer: Peer) -> ResponseFrame:
+            assert peer.principal == ANONYMOUS
+            header, _ = parse_request_header(data)
+            head = response_header(header.api_key, header.api_version, header.correlation_id)
+            return ResponseFrame(frame((head, b"x" * size)))
 
-        async with listener(Large(), ListenerSecurity("SSL", tls_listener())) as port:
-            client = ClientSecurity(context(ssl.PROTOCOL_TLS_CLIENT, None))
-            connection = await Connection.open("127.0.0.1", port, client_id="test", security=client)
-            assert await connection.call(3, 1, (b"y" * 200_000,)) == b"x" * size
-            await connection.close()
-
-    run(scenario())
+    async with listener(Large(), ListenerSecurity("SSL", tls_listener())) as port:
+        client = ClientSecurity(context(ssl.PROTOCOL_TLS_CLIENT, None))
+        connection = await Connection.open("127.0.0.1", port, client_id="test", security=client)
+        assert await connection.call(3, 1, (b"y" * 200_000,)) == b"x" * size
+        await connection.close()
 
 
-def test_a_login_that_is_about_to_end_is_renewed_before_the_next_request() -> None:
-    async def scenario() -> None:
-        broker = Broker()
-        security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl(max_reauth_ms=3_600_000))
-        credentials = Credentials("SCRAM-SHA-512", "alice", USERS["alice"])
-        async with listener(broker, security) as port:
-            connection = await Connection.open(
-                "127.0.0.1", port, client_id="a", security=ClientSecurity(None, credentials)
-            )
-            first_due_s = connection._log_in_again_at_s
-            assert first_due_s is not None
-            connection._log_in_again_at_s = 0.0
+async def test_a_login_that_is_about_to_end_is_renewed_before_the_next_request() -> None:
+    broker = Broker()
+    security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl(max_reauth_ms=3_600_000))
+    credentials = Credentials("SCRAM-SHA-512", "alice", USERS["alice"])
+    async with listener(broker, security) as port:
+        connection = await Connection.open(
+            "127.0.0.1", port, client_id="a", security=ClientSecurity(None, credentials)
+        )
+        first_due_s = connection._log_in_again_at_s
+        assert first_due_s is not None
+        connection._log_in_again_at_s = 0.0
+        await connection.request(MetadataRequest(topics=None))
+        assert connection._log_in_again_at_s > first_due_s
+        await connection.close()
+
+    # The login is none of the requests.
+    assert broker.peers == ["User:alice"]
+
+
+async def test_a_login_that_has_ended_ends_the_connection() -> None:
+    broker = Broker()
+    security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl(max_reauth_ms=1))
+    credentials = Credentials("PLAIN", "alice", USERS["alice"])
+    async with listener(broker, security) as port:
+        connection = await Connection.open(
+            "127.0.0.1", port, client_id="a", security=ClientSecurity(None, credentials)
+        )
+        connection._log_in_again_at_s = None
+        await asyncio.sleep(0.01)
+        with pytest.raises(ConnectionError):
             await connection.request(MetadataRequest(topics=None))
-            assert connection._log_in_again_at_s > first_due_s
-            await connection.close()
 
-        # The login is none of the requests.
-        assert broker.peers == ["User:alice"]
-
-    run(scenario())
+    assert broker.peers == []
+    assert broker.expired_count == 1
 
 
-def test_a_login_that_has_ended_ends_the_connection() -> None:
-    async def scenario() -> None:
-        broker = Broker()
-        security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl(max_reauth_ms=1))
-        credentials = Credentials("PLAIN", "alice", USERS["alice"])
-        async with listener(broker, security) as port:
-            connection = await Connection.open(
-                "127.0.0.1", port, client_id="a", security=ClientSecurity(None, credentials)
-            )
-            connection._log_in_again_at_s = None
-            await asyncio.sleep(0.01)
-            with pytest.raises(ConnectionError):
-                await connection.request(MetadataRequest(topics=None))
+async def test_a_handshake_on_a_session_without_an_end_is_an_ordinary_request() -> None:
+    broker = Broker()
+    security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl())
+    credentials = Credentials("PLAIN", "alice", USERS["alice"])
+    async with listener(broker, security) as port:
+        connection = await Connection.open(
+            "127.0.0.1", port, client_id="a", security=ClientSecurity(None, credentials)
+        )
+        answer: Any = await connection.request(SaslHandshakeRequest(mechanism="PLAIN"))
+        await connection.close()
 
-        assert broker.peers == []
-        assert broker.expired_count == 1
-
-    run(scenario())
-
-
-def test_a_handshake_on_a_session_without_an_end_is_an_ordinary_request() -> None:
-    async def scenario() -> None:
-        broker = Broker()
-        security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl())
-        credentials = Credentials("PLAIN", "alice", USERS["alice"])
-        async with listener(broker, security) as port:
-            connection = await Connection.open(
-                "127.0.0.1", port, client_id="a", security=ClientSecurity(None, credentials)
-            )
-            answer: Any = await connection.request(SaslHandshakeRequest(mechanism="PLAIN"))
-            await connection.close()
-
-        assert answer.error_code is ErrorCode.illegal_sasl_state
-        assert broker.peers == ["User:alice"]
-
-    run(scenario())
+    assert answer.error_code is ErrorCode.illegal_sasl_state
+    assert broker.peers == ["User:alice"]
 
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SSL", "SASL_SSL"])
@@ -259,28 +229,27 @@ def test_a_handshake_on_a_session_without_an_end_is_an_ordinary_request() -> Non
     "nonsense",
     [b"\0\0\0\0", b"\x7f\xff\xff\xff", b"\0\0\0\4abcd", b"GET / HTTP/1.1\r\n\r\n", b"\x16\3\1\0\5"],
 )
-def test_nonsense_at_the_gate_closes_that_connection_alone(protocol: str, nonsense: bytes) -> None:
-    async def scenario() -> None:
-        broker = Broker()
-        security = ListenerSecurity(
-            protocol,
-            tls_listener() if "SSL" in protocol else None,
-            None,
-            sasl() if "SASL" in protocol else None,
-        )
-        async with listener(broker, security, max_idle_ms=5_000) as port:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(nonsense)
-            writer.write_eof()
-            await reader.read()
-            writer.close()
-            client = context(ssl.PROTOCOL_TLS_CLIENT, None) if "SSL" in protocol else None
-            login = Credentials("PLAIN", "alice", USERS["alice"]) if "SASL" in protocol else None
-            await ask(port, ClientSecurity(client, login))
+async def test_nonsense_at_the_gate_closes_that_connection_alone(
+    protocol: str, nonsense: bytes
+) -> None:
+    broker = Broker()
+    security = ListenerSecurity(
+        protocol,
+        tls_listener() if "SSL" in protocol else None,
+        None,
+        sasl() if "SASL" in protocol else None,
+    )
+    async with listener(broker, security, max_idle_ms=5_000) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(nonsense)
+        writer.write_eof()
+        await reader.read()
+        writer.close()
+        client = context(ssl.PROTOCOL_TLS_CLIENT, None) if "SSL" in protocol else None
+        login = Credentials("PLAIN", "alice", USERS["alice"]) if "SASL" in protocol else None
+        await ask(port, ClientSecurity(client, login))
 
-        assert len(broker.peers) == 1
-
-    run(scenario())
+    assert len(broker.peers) == 1
 
 
 def test_a_key_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

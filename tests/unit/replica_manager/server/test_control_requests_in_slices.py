@@ -142,75 +142,60 @@ async def until_one_is_carried_out(world: BrokerWorld) -> None:
         await asyncio.sleep(0)
 
 
-def test_others_are_served_between_partitions(world: BrokerWorld) -> None:
-    async def steps() -> None:
-        for request in (become_leaders, delete_replicas):
-            turns = Turns()
-            answer = await turns.during(request(world))
-            assert answer.error_code is ErrorCode.none
-            assert len(turns.seen) >= COUNT
-
-    asyncio.run(steps())
+async def test_others_are_served_between_partitions(world: BrokerWorld) -> None:
+    for request in (become_leaders, delete_replicas):
+        turns = Turns()
+        answer = await turns.during(request(world))
+        assert answer.error_code is ErrorCode.none
+        assert len(turns.seen) >= COUNT
 
 
-def test_requests_are_carried_out_one_after_the_other(world: BrokerWorld) -> None:
-    async def steps() -> None:
-        become = asyncio.ensure_future(become_leaders(world))
-        await until_one_is_carried_out(world)
-        stop = asyncio.ensure_future(delete_replicas(world))
-        while not become.done():
-            await asyncio.sleep(0)
-            assert not stop.done()
-        await stop
-        assert not world.replicas.partitions
-
-    asyncio.run(steps())
+async def test_requests_are_carried_out_one_after_the_other(world: BrokerWorld) -> None:
+    become = asyncio.ensure_future(become_leaders(world))
+    await until_one_is_carried_out(world)
+    stop = asyncio.ensure_future(delete_replicas(world))
+    while not become.done():
+        await asyncio.sleep(0)
+        assert not stop.done()
+    await stop
+    assert not world.replicas.partitions
 
 
-def test_an_older_controllers_request_that_waited_changes_nothing(world: BrokerWorld) -> None:
-    async def steps() -> None:
-        new = asyncio.ensure_future(become_leaders(world, controller_epoch=2))
-        await until_one_is_carried_out(world)
-        old = await delete_replicas(world, controller_epoch=1)
-        await new
-        assert old.error_code is ErrorCode.stale_controller_epoch
-        assert set(world.replicas.partitions) == set(PARTITIONS)
-
-    asyncio.run(steps())
+async def test_an_older_controllers_request_that_waited_changes_nothing(world: BrokerWorld) -> None:
+    new = asyncio.ensure_future(become_leaders(world, controller_epoch=2))
+    await until_one_is_carried_out(world)
+    old = await delete_replicas(world, controller_epoch=1)
+    await new
+    assert old.error_code is ErrorCode.stale_controller_epoch
+    assert set(world.replicas.partitions) == set(PARTITIONS)
 
 
-def test_readers_see_the_metadata_of_before_or_of_after(world: BrokerWorld) -> None:
+async def test_readers_see_the_metadata_of_before_or_of_after(world: BrokerWorld) -> None:
     before = world.cache.snapshot
     topics = [f"t{number}" for number in range(COUNT)]
 
-    async def steps() -> None:
-        turns = Turns(lambda: world.cache.snapshot)
-        await turns.during(learn_topics(world, topics))
-        after = world.cache.snapshot
-        assert set(after.partitions) == set(topics)
-        assert all(seen is before or seen is after for seen in turns.seen)
-        assert sum(seen is before for seen in turns.seen) >= COUNT
-
-    asyncio.run(steps())
+    turns = Turns(lambda: world.cache.snapshot)
+    await turns.during(learn_topics(world, topics))
+    after = world.cache.snapshot
+    assert set(after.partitions) == set(topics)
+    assert all(seen is before or seen is after for seen in turns.seen)
+    assert sum(seen is before for seen in turns.seen) >= COUNT
 
 
-def test_a_partition_that_goes_offline_meanwhile_gets_no_role(world: BrokerWorld) -> None:
+async def test_a_partition_that_goes_offline_meanwhile_gets_no_role(world: BrokerWorld) -> None:
     last = PARTITIONS[-1]
 
-    async def steps() -> None:
-        request = asyncio.ensure_future(become_leaders(world))
-        while last not in world.replicas.partitions:
-            await asyncio.sleep(0)
-        assert not world.replicas.partitions[last].is_leader
-        world.replicas.mark_offline([last])
-        answer = await request
-        [topic] = answer.topics
-        codes = {each.partition_index: each.error_code for each in topic.partition_errors}
-        assert codes.pop(last.partition) is ErrorCode.kafka_storage_error
-        assert set(codes.values()) == {ErrorCode.none}
-        assert last not in world.replicas.partitions
-
-    asyncio.run(steps())
+    request = asyncio.ensure_future(become_leaders(world))
+    while last not in world.replicas.partitions:
+        await asyncio.sleep(0)
+    assert not world.replicas.partitions[last].is_leader
+    world.replicas.mark_offline([last])
+    answer = await request
+    [topic] = answer.topics
+    codes = {each.partition_index: each.error_code for each in topic.partition_errors}
+    assert codes.pop(last.partition) is ErrorCode.kafka_storage_error
+    assert set(codes.values()) == {ErrorCode.none}
+    assert last not in world.replicas.partitions
 
 
 class Fetchers:
@@ -258,37 +243,33 @@ def test_others_are_served_while_fetchers_get_and_lose_partitions(
     ]
 
 
-def test_a_partition_that_goes_offline_before_its_turn_is_not_fetched(world: BrokerWorld) -> None:
+async def test_a_partition_that_goes_offline_before_its_turn_is_not_fetched(
+    world: BrokerWorld,
+) -> None:
     fetchers = Fetchers(world)
     last = PARTITIONS[-1]
 
-    async def steps() -> None:
-        request = asyncio.ensure_future(follow(world))
-        while not fetchers.count():
-            await asyncio.sleep(0)
-        world.replicas.mark_offline([last])
-        await request
-        [fetcher] = fetchers.all.fetchers.values()
-        assert set(fetcher.partitions) == set(PARTITIONS) - {last}
-
-    asyncio.run(steps())
+    request = asyncio.ensure_future(follow(world))
+    while not fetchers.count():
+        await asyncio.sleep(0)
+    world.replicas.mark_offline([last])
+    await request
+    [fetcher] = fetchers.all.fetchers.values()
+    assert set(fetcher.partitions) == set(PARTITIONS) - {last}
 
 
-def test_others_are_served_between_the_trace_records(world: BrokerWorld) -> None:
+async def test_others_are_served_between_the_trace_records(world: BrokerWorld) -> None:
     async def turns_of(request: Any) -> int:
         turns = Turns()
         await turns.during(request)
         return len(turns.seen)
 
-    async def steps() -> None:
-        untraced = await turns_of(become_leaders(world)), await turns_of(delete_replicas(world))
-        world.replicas.is_tracing = lambda: True
-        traced = await turns_of(become_leaders(world)), await turns_of(delete_replicas(world))
-        # Received, started and completed; and received.
-        assert traced[0] >= untraced[0] + 3 * COUNT
-        assert traced[1] >= untraced[1] + COUNT
-
-    asyncio.run(steps())
+    untraced = await turns_of(become_leaders(world)), await turns_of(delete_replicas(world))
+    world.replicas.is_tracing = lambda: True
+    traced = await turns_of(become_leaders(world)), await turns_of(delete_replicas(world))
+    # Received, started and completed; and received.
+    assert traced[0] >= untraced[0] + 3 * COUNT
+    assert traced[1] >= untraced[1] + COUNT
 
 
 def test_the_group_coordinator_learns_of_deleted_partitions_in_portions(
@@ -360,33 +341,29 @@ async def left_at_once(request: Any) -> Any:
     return await task
 
 
-def test_a_request_is_carried_out_although_its_controller_has_gone_before_its_turn(
+async def test_a_request_is_carried_out_although_its_controller_has_gone_before_its_turn(
     world: BrokerWorld,
 ) -> None:
     topics = [f"t{number}" for number in range(COUNT)]
 
-    async def steps() -> None:
-        for request in (become_leaders(world), learn_topics(world, topics)):
-            answer = await left_at_once(request)
-            assert answer.error_code is ErrorCode.none
-        assert set(world.replicas.partitions) == set(PARTITIONS)
-        assert all(each.is_leader for each in world.replicas.partitions.values())
-        assert set(world.cache.snapshot.partitions) == set(topics)
-        await left_at_once(delete_replicas(world))
-        assert not world.replicas.partitions
-
-    asyncio.run(steps())
+    for request in (become_leaders(world), learn_topics(world, topics)):
+        answer = await left_at_once(request)
+        assert answer.error_code is ErrorCode.none
+    assert set(world.replicas.partitions) == set(PARTITIONS)
+    assert all(each.is_leader for each in world.replicas.partitions.values())
+    assert set(world.cache.snapshot.partitions) == set(topics)
+    await left_at_once(delete_replicas(world))
+    assert not world.replicas.partitions
 
 
-def test_a_request_waits_for_its_turn_although_its_controller_has_gone(world: BrokerWorld) -> None:
-    async def steps() -> None:
-        become = asyncio.ensure_future(become_leaders(world))
-        await until_one_is_carried_out(world)
-        await left_at_once(delete_replicas(world))
-        await become
-        assert not world.replicas.partitions
-
-    asyncio.run(steps())
+async def test_a_request_waits_for_its_turn_although_its_controller_has_gone(
+    world: BrokerWorld,
+) -> None:
+    become = asyncio.ensure_future(become_leaders(world))
+    await until_one_is_carried_out(world)
+    await left_at_once(delete_replicas(world))
+    await become
+    assert not world.replicas.partitions
 
 
 def test_what_was_done_is_logged_when_the_broker_ends_midway(world: BrokerWorld) -> None:

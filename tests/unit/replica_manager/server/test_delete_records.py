@@ -105,23 +105,20 @@ def test_what_must_not_be_deleted_is_refused(world: BrokerWorld) -> None:
     assert log.log_start_offset == 0
 
 
-def test_the_answer_waits_for_every_live_replica(world: BrokerWorld) -> None:
+async def test_the_answer_waits_for_every_live_replica(world: BrokerWorld) -> None:
     partition = lead(world, ORDERS, isr=(1, 2))
     filled(world)
     world.update(brokers=[broker(1), broker(2)])  # 3 is dead
 
-    async def run() -> None:
-        asking = asyncio.ensure_future(world.ask(request(6, timeout_ms=60_000)))
-        await until_waiting(world)
-        partition.record_fetch(2, 10, 5, 10, 0)
-        world.replicas.partition_changed(ORDERS)
-        await asyncio.sleep(0)
-        assert not asking.done()
-        partition.record_fetch(2, 10, 6, 10, 0)
-        world.replicas.partition_changed(ORDERS)
-        assert answer(await asking) == (ErrorCode.none, 6)
-
-    asyncio.run(run())
+    asking = asyncio.ensure_future(world.ask(request(6, timeout_ms=60_000)))
+    await until_waiting(world)
+    partition.record_fetch(2, 10, 5, 10, 0)
+    world.replicas.partition_changed(ORDERS)
+    await asyncio.sleep(0)
+    assert not asking.done()
+    partition.record_fetch(2, 10, 6, 10, 0)
+    world.replicas.partition_changed(ORDERS)
+    assert answer(await asking) == (ErrorCode.none, 6)
 
 
 async def until_waiting(world: BrokerWorld) -> None:
@@ -143,17 +140,14 @@ def test_who_waits_too_long_times_out_and_the_records_are_gone_all_the_same(
     assert len(world.context.records.deletions) == 0
 
 
-def test_a_waiting_client_learns_that_the_leader_has_changed(world: BrokerWorld) -> None:
+async def test_a_waiting_client_learns_that_the_leader_has_changed(world: BrokerWorld) -> None:
     lead(world, ORDERS, isr=(1, 2))
     filled(world)
 
-    async def run() -> None:
-        asking = asyncio.ensure_future(world.ask(request(6, timeout_ms=60_000)))
-        await until_waiting(world)
-        lead(world, ORDERS, leader=2, leader_epoch=1)
-        assert answer(await asking) == (ErrorCode.not_leader_or_follower, -1)
-
-    asyncio.run(run())
+    asking = asyncio.ensure_future(world.ask(request(6, timeout_ms=60_000)))
+    await until_waiting(world)
+    lead(world, ORDERS, leader=2, leader_epoch=1)
+    assert answer(await asking) == (ErrorCode.not_leader_or_follower, -1)
 
 
 def test_a_log_that_is_on_its_way_to_another_directory_counts_too(world: BrokerWorld) -> None:

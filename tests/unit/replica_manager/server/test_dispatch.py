@@ -49,28 +49,24 @@ def stop_replicas(count: int) -> StopReplicaRequest:
     )
 
 
-def test_a_big_request_lets_others_pass_while_it_is_read(world: BrokerWorld) -> None:
+async def test_a_big_request_lets_others_pass_while_it_is_read(world: BrokerWorld) -> None:
     big, small = stop_replicas(10_000), stop_replicas(1)
     assert len(write(small)) < READ_ASIDE_BYTES < len(write(big))
 
-    async def ask_both() -> None:
-        first = asyncio.ensure_future(world.ask(big))
-        await asyncio.sleep(0)  # it has begun
-        assert not first.done()
-        assert (await world.ask(small)).error_code is ErrorCode.none
-        answer = await first
-        assert answer.error_code is ErrorCode.none
-        assert len(answer.partition_errors) == 10_000
-
-    asyncio.run(ask_both())
+    first = asyncio.ensure_future(world.ask(big))
+    await asyncio.sleep(0)  # it has begun
+    assert not first.done()
+    assert (await world.ask(small)).error_code is ErrorCode.none
+    answer = await first
+    assert answer.error_code is ErrorCode.none
+    assert len(answer.partition_errors) == 10_000
 
 
-def test_a_big_request_that_is_garbled_is_refused_like_a_small_one(world: BrokerWorld) -> None:
+async def test_a_big_request_that_is_garbled_is_refused_like_a_small_one(
+    world: BrokerWorld,
+) -> None:
     header = request_header(ApiKey.STOP_REPLICA, 4, 1, "test")
     body = write(stop_replicas(10_000))[:READ_ASIDE_BYTES]
 
-    async def ask() -> None:
-        with pytest.raises(InvalidFrame):
-            await world.ask_raw(header + body)
-
-    asyncio.run(ask())
+    with pytest.raises(InvalidFrame):
+        await world.ask_raw(header + body)

@@ -123,7 +123,7 @@ def test_an_offline_directory_is_not_asked_for_its_size(
     assert found[str(dirs[1])].total_bytes > 0
 
 
-def test_a_directory_that_does_not_answer_takes_none_of_the_threads_that_all_share(
+async def test_a_directory_that_does_not_answer_takes_none_of_the_threads_that_all_share(
     world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema = load_payload_module(35, 4, EntityType.request)
@@ -131,26 +131,20 @@ def test_a_directory_that_does_not_answer_takes_none_of_the_threads_that_all_sha
     statvfs = os.statvfs
     monkeypatch.setattr(os, "statvfs", lambda path: (is_back.wait(), statvfs(path))[1])
 
-    async def run() -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
-        described = [
-            asyncio.create_task(world.ask(schema.DescribeLogDirsRequest(topics=None)))
-            for _ in range(5)
-        ]
-        try:
-            await asyncio.sleep(0)
-            for given_up in described[:2]:
-                given_up.cancel()
-            async with asyncio.timeout(20):
-                assert await asyncio.to_thread(lambda: 7) == 7
-        finally:
-            is_back.set()
-        answers = await asyncio.gather(*described[2:])
-        assert {each.error_code for answer in answers for each in answer.results} == {
-            ErrorCode.none
-        }
-
-    asyncio.run(run())
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+    described = [
+        asyncio.create_task(world.ask(schema.DescribeLogDirsRequest(topics=None))) for _ in range(5)
+    ]
+    try:
+        await asyncio.sleep(0)
+        for given_up in described[:2]:
+            given_up.cancel()
+        async with asyncio.timeout(20):
+            assert await asyncio.to_thread(lambda: 7) == 7
+    finally:
+        is_back.set()
+    answers = await asyncio.gather(*described[2:])
+    assert {each.error_code for answer in answers for each in answer.results} == {ErrorCode.none}
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -485,15 +479,12 @@ def test_a_log_without_a_role_has_an_unknown_lag_and_a_failed_directory_tells_no
     assert (result.topics, result.total_bytes, result.usable_bytes) == ((), -1, -1)
 
 
-def test_no_more_than_so_many_replicas_are_copied_at_once(world: BrokerWorld) -> None:
+async def test_no_more_than_so_many_replicas_are_copied_at_once(world: BrokerWorld) -> None:
     moves = LogDirMoves(
         world.replicas, world.logs, lambda: MoveSettings(tasks=2**31 - 1), world.storage.flush
     )
 
-    async def run() -> None:
-        before = len(asyncio.all_tasks())
-        moves.start()
-        assert len(asyncio.all_tasks()) - before == MOST_TASKS
-        await moves.stop()
-
-    asyncio.run(run())
+    before = len(asyncio.all_tasks())
+    moves.start()
+    assert len(asyncio.all_tasks()) - before == MOST_TASKS
+    await moves.stop()

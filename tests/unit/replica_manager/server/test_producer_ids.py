@@ -113,37 +113,31 @@ async def take(ids: ProducerIdsFromController) -> int | ErrorCode:
 NOT_YET = ErrorCode.coordinator_load_in_progress
 
 
-def test_who_asks_before_the_controller_has_answered_is_to_ask_again() -> None:
-    async def run() -> None:
-        blocks = OneByOne(ProducerIdRange(3000, 1000))
-        ids = ProducerIdsFromController(blocks, lambda: 0)
-        blocks.may_answer.clear()
-        assert [await take(ids) for _ in range(3)] == [NOT_YET] * 3
-        await settle()
-        blocks.may_answer.set()
-        await settle()
-        assert [await take(ids) for _ in range(3)] == [3000, 3001, 3002]
-        assert blocks.asked == 1
-        await ids.stop()
-        assert blocks.is_closed
-
-    asyncio.run(run())
+async def test_who_asks_before_the_controller_has_answered_is_to_ask_again() -> None:
+    blocks = OneByOne(ProducerIdRange(3000, 1000))
+    ids = ProducerIdsFromController(blocks, lambda: 0)
+    blocks.may_answer.clear()
+    assert [await take(ids) for _ in range(3)] == [NOT_YET] * 3
+    await settle()
+    blocks.may_answer.set()
+    await settle()
+    assert [await take(ids) for _ in range(3)] == [3000, 3001, 3002]
+    assert blocks.asked == 1
+    await ids.stop()
+    assert blocks.is_closed
 
 
-def test_the_next_block_is_there_before_the_one_in_use_has_ended() -> None:
-    async def run() -> None:
-        blocks = OneByOne(ProducerIdRange(0, 10), ProducerIdRange(50, 10))
-        ids = ProducerIdsFromController(blocks, lambda: 0)
-        await take(ids)
-        await settle()
-        assert [await take(ids) for _ in range(9)] == list(range(9))
-        assert blocks.asked == 1
-        assert await take(ids) == 9
-        await settle()
-        assert blocks.asked == 2
-        assert await take(ids) == 50
-
-    asyncio.run(run())
+async def test_the_next_block_is_there_before_the_one_in_use_has_ended() -> None:
+    blocks = OneByOne(ProducerIdRange(0, 10), ProducerIdRange(50, 10))
+    ids = ProducerIdsFromController(blocks, lambda: 0)
+    await take(ids)
+    await settle()
+    assert [await take(ids) for _ in range(9)] == list(range(9))
+    assert blocks.asked == 1
+    assert await take(ids) == 9
+    await settle()
+    assert blocks.asked == 2
+    assert await take(ids) == 50
 
 
 @pytest.mark.parametrize(
@@ -157,26 +151,23 @@ def test_the_next_block_is_there_before_the_one_in_use_has_ended() -> None:
         ProducerIdRange(2**63 - 5, 10),
     ],
 )
-def test_a_block_that_cannot_be_used_is_asked_for_again_after_a_while(
+async def test_a_block_that_cannot_be_used_is_asked_for_again_after_a_while(
     useless: ProducerIdRange | Exception,
 ) -> None:
-    async def run() -> None:
-        now_ms = 0
-        blocks = OneByOne(ProducerIdRange(0, 10), useless, ProducerIdRange(10, 10))
-        ids = ProducerIdsFromController(blocks, lambda: now_ms)
-        await take(ids)
-        await settle()
-        assert [await take(ids) for _ in range(10)] == list(range(10))
-        await settle()
-        assert await take(ids) is NOT_YET
-        await settle()
-        assert blocks.asked == 2  # not at once
-        now_ms = RETRY_MS
-        assert await take(ids) is NOT_YET
-        await settle()
-        assert await take(ids) == 10
-
-    asyncio.run(run())
+    now_ms = 0
+    blocks = OneByOne(ProducerIdRange(0, 10), useless, ProducerIdRange(10, 10))
+    ids = ProducerIdsFromController(blocks, lambda: now_ms)
+    await take(ids)
+    await settle()
+    assert [await take(ids) for _ in range(10)] == list(range(10))
+    await settle()
+    assert await take(ids) is NOT_YET
+    await settle()
+    assert blocks.asked == 2  # not at once
+    now_ms = RETRY_MS
+    assert await take(ids) is NOT_YET
+    await settle()
+    assert await take(ids) == 10
 
 
 def ids_in_zookeeper(world: BrokerWorld, executor: ThreadPoolExecutor, broker_id: int) -> Any:

@@ -121,43 +121,37 @@ def messages(caplog: pytest.LogCaptureFixture, family: str) -> list[logging.LogR
     ]
 
 
-def test_requests_arrive_in_order_with_kafkas_header_and_their_answers_come_back() -> None:
-    async def scenario() -> None:
-        async with channels_to(StubBroker()) as f:
-            f.channels.submit([update_metadata(b"one"), update_metadata(b"two")])
+async def test_requests_arrive_in_order_with_kafkas_header_and_their_answers_come_back() -> None:
+    async with channels_to(StubBroker()) as f:
+        f.channels.submit([update_metadata(b"one"), update_metadata(b"two")])
 
-            first, second = await f.response(), await f.response()
+        first, second = await f.response(), await f.response()
 
-            assert (first.send.body, first.correlation_id, first.body) == ((b"one",), 0, b"\0\0\0")
-            assert (second.send.body, second.correlation_id) == ((b"two",), 1)
-            assert first.address == f"127.0.0.1:{f.broker.port}"
-            # API 6, version 8, correlation id, client id "1": no ApiVersions before it.
-            assert f.broker.frames == [
-                struct.pack(">hhih", 6, 8, 0, 1) + b"1\0one",
-                struct.pack(">hhih", 6, 8, 1, 1) + b"1\0two",
-            ]
-            assert f.broker.connections == 1
-
-    run(scenario)
+        assert (first.send.body, first.correlation_id, first.body) == ((b"one",), 0, b"\0\0\0")
+        assert (second.send.body, second.correlation_id) == ((b"two",), 1)
+        assert first.address == f"127.0.0.1:{f.broker.port}"
+        # API 6, version 8, correlation id, client id "1": no ApiVersions before it.
+        assert f.broker.frames == [
+            struct.pack(">hhih", 6, 8, 0, 1) + b"1\0one",
+            struct.pack(">hhih", 6, 8, 1, 1) + b"1\0two",
+        ]
+        assert f.broker.connections == 1
 
 
-def test_only_one_request_is_in_flight() -> None:
-    async def scenario() -> None:
-        async with channels_to(StubBroker("silence"), request_timeout_ms=300) as f:
-            f.channels.submit([update_metadata(b"one"), update_metadata(b"two")])
-            await f.broker.has_received(1)
+async def test_only_one_request_is_in_flight() -> None:
+    async with channels_to(StubBroker("silence"), request_timeout_ms=300) as f:
+        f.channels.submit([update_metadata(b"one"), update_metadata(b"two")])
+        await f.broker.has_received(1)
 
-            name = f"{CHANNELS},name=QueueSize,broker-id=2"
-            assert f.metrics.snapshot()[name] == {"Value": 1}
-            assert f.metrics.snapshot()[f"{CHANNELS},name=TotalQueueSize"] == {"Value": 1}
+        name = f"{CHANNELS},name=QueueSize,broker-id=2"
+        assert f.metrics.snapshot()[name] == {"Value": 1}
+        assert f.metrics.snapshot()[f"{CHANNELS},name=TotalQueueSize"] == {"Value": 1}
 
-            await f.response()
-            await f.response()
-            # The silent connection was given up, and "one" sent again before "two".
-            assert [frame[-3:] for frame in f.broker.frames] == [b"one", b"one", b"two"]
-            assert f.metrics.snapshot()[name] == {"Value": 0}
-
-    run(scenario)
+        await f.response()
+        await f.response()
+        # The silent connection was given up, and "one" sent again before "two".
+        assert [frame[-3:] for frame in f.broker.frames] == [b"one", b"one", b"two"]
+        assert f.metrics.snapshot()[name] == {"Value": 0}
 
 
 @pytest.mark.parametrize("fault", ["hang up", "silence", "other correlation id"])
@@ -254,32 +248,26 @@ def test_removal_ends_a_channel_and_loses_what_is_queued(
     assert words == ["Starting", "Shutting down", "Stopped", "Shutdown completed"]
 
 
-def test_a_broker_that_bounced_gets_a_new_channel_in_the_same_batch() -> None:
-    async def scenario() -> None:
-        async with channels_to(StubBroker("silence")) as f:
-            f.channels.submit([update_metadata(b"old")])
-            await f.broker.has_received(1)
+async def test_a_broker_that_bounced_gets_a_new_channel_in_the_same_batch() -> None:
+    async with channels_to(StubBroker("silence")) as f:
+        f.channels.submit([update_metadata(b"old")])
+        await f.broker.has_received(1)
 
-            f.channels.submit([RemoveChannel(2), AddChannel(f.as_value()), update_metadata(b"new")])
+        f.channels.submit([RemoveChannel(2), AddChannel(f.as_value()), update_metadata(b"new")])
 
-            response = await f.response()
-            assert (response.send.body, response.correlation_id) == ((b"new",), 0)
-
-    run(scenario)
+        response = await f.response()
+        assert (response.send.body, response.correlation_id) == ((b"new",), 0)
 
 
-def test_adding_a_channel_that_is_there_changes_nothing() -> None:
-    async def scenario() -> None:
-        async with channels_to(StubBroker()) as f:
-            f.channels.submit([update_metadata(b"one")])
-            await f.response()
+async def test_adding_a_channel_that_is_there_changes_nothing() -> None:
+    async with channels_to(StubBroker()) as f:
+        f.channels.submit([update_metadata(b"one")])
+        await f.response()
 
-            f.channels.submit([AddChannel(f.as_value()), update_metadata(b"two")])
+        f.channels.submit([AddChannel(f.as_value()), update_metadata(b"two")])
 
-            assert (await f.response()).correlation_id == 1
-            assert f.broker.connections == 1
-
-    run(scenario)
+        assert (await f.response()).correlation_id == 1
+        assert f.broker.connections == 1
 
 
 def test_a_request_for_an_unknown_broker_is_dropped_with_kafkas_words(
@@ -348,14 +336,11 @@ def test_a_broker_without_the_listener_is_tried_until_it_is_removed(
     )
 
 
-def test_the_time_in_the_queue_is_measured_per_broker() -> None:
-    async def scenario() -> None:
-        async with channels_to(StubBroker()) as f:
-            f.channels.submit([update_metadata()])
-            await f.response()
+async def test_the_time_in_the_queue_is_measured_per_broker() -> None:
+    async with channels_to(StubBroker()) as f:
+        f.channels.submit([update_metadata()])
+        await f.response()
 
-            timer = f.metrics.snapshot()[f"{CHANNELS},name=RequestRateAndQueueTimeMs,broker-id=2"]
-            assert timer["Count"] == 1
-            assert 0 <= float(timer["Max"]) < 1000 * TIMEOUT_S
-
-    run(scenario)
+        timer = f.metrics.snapshot()[f"{CHANNELS},name=RequestRateAndQueueTimeMs,broker-id=2"]
+        assert timer["Count"] == 1
+        assert 0 <= float(timer["Max"]) < 1000 * TIMEOUT_S

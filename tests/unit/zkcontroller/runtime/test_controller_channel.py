@@ -89,52 +89,40 @@ def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller_connection, "LOOK_AGAIN_S", 0.01)
 
 
-def test_one_connection_serves_several_requests() -> None:
-    async def run() -> None:
-        async with Controllers([ErrorCode.none, ErrorCode.stale_broker_epoch]) as controllers:
-            controllers.elect(0)
-            channel = controllers.channel()
-            assert (await channel.ask(ASK)).producer_id_start == 7
-            # What the controller answers for itself is the caller's affair.
-            assert (await channel.ask(ASK)).error_code is ErrorCode.stale_broker_epoch
-            await channel.close()
-
-    asyncio.run(run())
+async def test_one_connection_serves_several_requests() -> None:
+    async with Controllers([ErrorCode.none, ErrorCode.stale_broker_epoch]) as controllers:
+        controllers.elect(0)
+        channel = controllers.channel()
+        assert (await channel.ask(ASK)).producer_id_start == 7
+        # What the controller answers for itself is the caller's affair.
+        assert (await channel.ask(ASK)).error_code is ErrorCode.stale_broker_epoch
+        await channel.close()
 
 
-def test_a_broker_that_is_not_the_controller_is_asked_again_or_left_for_the_new_one() -> None:
-    async def run() -> None:
-        async with Controllers([NOT_HERE, NOT_HERE, ErrorCode.none], [ErrorCode.none]) as found:
-            found.elect(0)
-            channel = found.channel()
-            assert (await channel.ask(ASK)).error_code is ErrorCode.none
-            found.elect(1)
-            assert (await channel.ask(ASK)).error_code is ErrorCode.none
-            assert found.codes == [[], []]
-            await channel.close()
-
-    asyncio.run(run())
+async def test_a_broker_that_is_not_the_controller_is_asked_again_or_left_for_the_new_one() -> None:
+    async with Controllers([NOT_HERE, NOT_HERE, ErrorCode.none], [ErrorCode.none]) as found:
+        found.elect(0)
+        channel = found.channel()
+        assert (await channel.ask(ASK)).error_code is ErrorCode.none
+        found.elect(1)
+        assert (await channel.ask(ASK)).error_code is ErrorCode.none
+        assert found.codes == [[], []]
+        await channel.close()
 
 
-def test_a_controller_that_is_silent_is_left_when_there_is_another() -> None:
-    async def run() -> None:
-        async with Controllers([SILENCE], [ErrorCode.none]) as controllers:
-            controllers.elect(0)
-            channel = controllers.channel()
-            asking = asyncio.ensure_future(channel.ask(ASK))
-            await controllers.asked.wait()
-            controllers.elect(1)
-            assert (await asking).error_code is ErrorCode.none
-            await channel.close()
-
-    asyncio.run(run())
+async def test_a_controller_that_is_silent_is_left_when_there_is_another() -> None:
+    async with Controllers([SILENCE], [ErrorCode.none]) as controllers:
+        controllers.elect(0)
+        channel = controllers.channel()
+        asking = asyncio.ensure_future(channel.ask(ASK))
+        await controllers.asked.wait()
+        controllers.elect(1)
+        assert (await asking).error_code is ErrorCode.none
+        await channel.close()
 
 
-def test_without_a_controller_the_time_runs_out() -> None:
-    async def run() -> None:
-        async with Controllers([]) as controllers:
-            channel = controllers.channel(timeout_ms=20)
-            with pytest.raises(TimeoutError):
-                await channel.ask(ASK)
-
-    asyncio.run(run())
+async def test_without_a_controller_the_time_runs_out() -> None:
+    async with Controllers([]) as controllers:
+        channel = controllers.channel(timeout_ms=20)
+        with pytest.raises(TimeoutError):
+            await channel.ask(ASK)

@@ -151,94 +151,77 @@ def run(scenario: Callable[[], Any]) -> None:
     asyncio.run(bounded())
 
 
-def test_a_lone_broker_becomes_controller_and_tells_itself() -> None:
-    async def scenario() -> None:
-        async with world() as w:
-            await w.broker.has_received(1)
+async def test_a_lone_broker_becomes_controller_and_tells_itself() -> None:
+    async with world() as w:
+        await w.broker.has_received(1)
 
-            assert w.runtime.is_active
-            assert w.runtime.controller_epoch == 1
-            assert w.broker.frames[0][:4] == b"\x00\x06\x00\x08"  # UpdateMetadata 8
-            await w.becomes(lambda: w.gauge("ActiveBrokerCount") == 1)
-            assert w.gauge("ActiveControllerCount") == 1
-            current = "kafka.server:type=MetadataLoader,name=CurrentControllerId"
-            assert w.metrics.snapshot()[current]["Value"] == 1
-
-    run(scenario)
+        assert w.runtime.is_active
+        assert w.runtime.controller_epoch == 1
+        assert w.broker.frames[0][:4] == b"\x00\x06\x00\x08"  # UpdateMetadata 8
+        await w.becomes(lambda: w.gauge("ActiveBrokerCount") == 1)
+        assert w.gauge("ActiveControllerCount") == 1
+        current = "kafka.server:type=MetadataLoader,name=CurrentControllerId"
+        assert w.metrics.snapshot()[current]["Value"] == 1
 
 
-def test_with_a_control_plane_the_first_request_and_its_answer_go_through_it_alone() -> None:
-    async def scenario() -> None:
-        control_plane = StubBroker()
-        await control_plane.listen()
-        async with world(control_plane) as w:
-            await control_plane.has_received(1)
-            await w.becomes(
-                lambda: any(r.kind is Kind.RESPONSE_RECEIVED for r in w.records.written)
-            )
+async def test_with_a_control_plane_the_first_request_and_its_answer_go_through_it_alone() -> None:
+    control_plane = StubBroker()
+    await control_plane.listen()
+    async with world(control_plane) as w:
+        await control_plane.has_received(1)
+        await w.becomes(lambda: any(r.kind is Kind.RESPONSE_RECEIVED for r in w.records.written))
 
-            (request,) = control_plane.frames
-            assert request[:4] == b"\x00\x06\x00\x08"  # UpdateMetadata 8
-            assert (w.broker.connections, w.broker.frames) == (0, [])
-        control_plane.close()
-
-    run(scenario)
+        (request,) = control_plane.frames
+        assert request[:4] == b"\x00\x06\x00\x08"  # UpdateMetadata 8
+        assert (w.broker.connections, w.broker.frames) == (0, [])
+    control_plane.close()
 
 
-def test_a_new_topic_gets_a_leader_and_the_answer_is_recorded() -> None:
-    async def scenario() -> None:
-        async with world() as w:
-            await w.broker.has_received(1)
+async def test_a_new_topic_gets_a_leader_and_the_answer_is_recorded() -> None:
+    async with world() as w:
+        await w.broker.has_received(1)
 
-            topic = TopicZnode(TOPIC_ID, {0: ReplicaAssignment((1,))})
-            w.zk.write(Create(TopicZnode.path("orders"), topic.encode()))
-            await w.becomes(lambda: w.gauge("GlobalPartitionCount") == 1)
-            await w.becomes(lambda: any(r.request == "LeaderAndIsr" for r in w.records.written
-                                        if r.kind is Kind.RESPONSE_RECEIVED))  # fmt: skip
+        topic = TopicZnode(TOPIC_ID, {0: ReplicaAssignment((1,))})
+        w.zk.write(Create(TopicZnode.path("orders"), topic.encode()))
+        await w.becomes(lambda: w.gauge("GlobalPartitionCount") == 1)
+        await w.becomes(lambda: any(r.request == "LeaderAndIsr" for r in w.records.written
+                                    if r.kind is Kind.RESPONSE_RECEIVED))  # fmt: skip
 
-            assert {Kind.PARTITION_STATE_CHANGED, Kind.LEADER_AND_ISR_SENDING} <= w.records.kinds
-            answer = next(r for r in w.records.written if r.request == "LeaderAndIsr"
-                          and r.kind is Kind.RESPONSE_RECEIVED)  # fmt: skip
-            assert answer.response == (
-                "LeaderAndIsrResponseData(errorCode=0, partitionErrors=[], topics=[])"
-            )
-            assert answer.peer_address == f"127.0.0.1:{w.broker.port}"
-
-    run(scenario)
+        assert {Kind.PARTITION_STATE_CHANGED, Kind.LEADER_AND_ISR_SENDING} <= w.records.kinds
+        answer = next(r for r in w.records.written if r.request == "LeaderAndIsr"
+                      and r.kind is Kind.RESPONSE_RECEIVED)  # fmt: skip
+        assert answer.response == (
+            "LeaderAndIsrResponseData(errorCode=0, partitionErrors=[], topics=[])"
+        )
+        assert answer.peer_address == f"127.0.0.1:{w.broker.port}"
 
 
-def test_a_controlled_shutdown_is_answered_by_the_core() -> None:
-    async def scenario() -> None:
-        async with world() as w:
-            await w.broker.has_received(1)
+async def test_a_controlled_shutdown_is_answered_by_the_core() -> None:
+    async with world() as w:
+        await w.broker.has_received(1)
 
-            stale = await w.runtime.controlled_shutdown(1, broker_epoch=0)
-            unknown = await w.runtime.controlled_shutdown(UNKNOWN_BROKER, broker_epoch=5)
+        stale = await w.runtime.controlled_shutdown(1, broker_epoch=0)
+        unknown = await w.runtime.controlled_shutdown(UNKNOWN_BROKER, broker_epoch=5)
 
-            assert stale.error_code == 77  # STALE_BROKER_EPOCH
-            assert unknown.error_code != 0
-
-    run(scenario)
+        assert stale.error_code == 77  # STALE_BROKER_EPOCH
+        assert unknown.error_code != 0
 
 
-def test_a_preempted_controlled_shutdown_learns_that_the_controller_moved() -> None:
-    async def scenario() -> None:
-        async with world() as w:
-            await w.broker.has_received(1)
-            await w.is_idle()
-            w.session.has_asked.clear()
-            w.session.may_answer.clear()
-            w.runtime.put(TopicChange())
-            await asyncio.to_thread(w.session.has_asked.wait, TIMEOUT_S)
+async def test_a_preempted_controlled_shutdown_learns_that_the_controller_moved() -> None:
+    async with world() as w:
+        await w.broker.has_received(1)
+        await w.is_idle()
+        w.session.has_asked.clear()
+        w.session.may_answer.clear()
+        w.runtime.put(TopicChange())
+        await asyncio.to_thread(w.session.has_asked.wait, TIMEOUT_S)
 
-            waiting = asyncio.create_task(w.runtime.controlled_shutdown(1, broker_epoch=72))
-            closing = asyncio.create_task(asyncio.to_thread(w.runtime.shutdown))
+        waiting = asyncio.create_task(w.runtime.controlled_shutdown(1, broker_epoch=72))
+        closing = asyncio.create_task(asyncio.to_thread(w.runtime.shutdown))
 
-            assert await waiting == ControlledShutdownResult(ErrorCode.stale_controller_epoch)
-            w.session.may_answer.set()
-            await closing
-
-    run(scenario)
+        assert await waiting == ControlledShutdownResult(ErrorCode.stale_controller_epoch)
+        w.session.may_answer.set()
+        await closing
 
 
 def test_a_controlled_shutdown_that_outlives_its_session_learns_that_the_controller_moved() -> None:
@@ -262,16 +245,13 @@ def test_a_controlled_shutdown_that_outlives_its_session_learns_that_the_control
     run(scenario)
 
 
-def test_after_shutdown_a_controlled_shutdown_is_refused_at_once() -> None:
-    async def scenario() -> None:
-        async with world() as w:
-            await asyncio.to_thread(w.runtime.shutdown)
+async def test_after_shutdown_a_controlled_shutdown_is_refused_at_once() -> None:
+    async with world() as w:
+        await asyncio.to_thread(w.runtime.shutdown)
 
-            assert await w.runtime.controlled_shutdown(1, 72) == ControlledShutdownResult(
-                ErrorCode.stale_controller_epoch
-            )
-
-    run(scenario)
+        assert await w.runtime.controlled_shutdown(1, 72) == ControlledShutdownResult(
+            ErrorCode.stale_controller_epoch
+        )
 
 
 def test_an_expired_session_ends_the_reign_and_the_next_begins_a_new_one(
@@ -301,118 +281,100 @@ def test_an_expired_session_ends_the_reign_and_the_next_begins_a_new_one(
     assert families.index("ctl-resigned") > families.index("ctl-elected")
 
 
-def test_resigning_does_not_wait_for_the_next_session() -> None:
-    async def scenario() -> None:
-        async with world() as w:
-            await w.broker.has_received(1)
-            await w.is_idle()
+async def test_resigning_does_not_wait_for_the_next_session() -> None:
+    async with world() as w:
+        await w.broker.has_received(1)
+        await w.is_idle()
 
-            w.server.end_session(w.zk.session_id)
-            w.zk.forget()
+        w.server.end_session(w.zk.session_id)
+        w.zk.forget()
 
-            await w.becomes(lambda: not w.runtime.is_active)
-            assert w.zk.session_id == 0
-            w.zk.reconnect = lambda: False  # type: ignore[method-assign]
-
-    run(scenario)
+        await w.becomes(lambda: not w.runtime.is_active)
+        assert w.zk.session_id == 0
+        w.zk.reconnect = lambda: False  # type: ignore[method-assign]
 
 
-def test_who_waits_longer_than_a_broker_is_answered_also_after_that(
+async def test_who_waits_longer_than_a_broker_is_answered_also_after_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def scenario() -> None:
-        async with world() as w:
-            await w.broker.has_received(1)
-            await w.is_idle()
-            monkeypatch.setattr(controller_runtime, "RESPONSE_TIMEOUT_S", 0.01)
-            w.session.may_answer.clear()
-            w.runtime.put(TopicChange())  # its question to ZooKeeper holds up what follows
+    async with world() as w:
+        await w.broker.has_received(1)
+        await w.is_idle()
+        monkeypatch.setattr(controller_runtime, "RESPONSE_TIMEOUT_S", 0.01)
+        w.session.may_answer.clear()
+        w.runtime.put(TopicChange())  # its question to ZooKeeper holds up what follows
 
-            patient = asyncio.ensure_future(
-                w.runtime.ask(lambda i: ListPartitionReassignments(None, i), 60_000)
-            )
-            hurried = await w.runtime.ask(lambda i: ListPartitionReassignments(None, i), 1)
+        patient = asyncio.ensure_future(
+            w.runtime.ask(lambda i: ListPartitionReassignments(None, i), 60_000)
+        )
+        hurried = await w.runtime.ask(lambda i: ListPartitionReassignments(None, i), 1)
 
-            assert hurried is None
-            assert not patient.done()
-            w.session.may_answer.set()
-            assert await patient == OngoingReassignments(ErrorCode.none)
-
-    run(scenario)
+        assert hurried is None
+        assert not patient.done()
+        w.session.may_answer.set()
+        assert await patient == OngoingReassignments(ErrorCode.none)
 
 
-def test_shutdown_resigns_but_leaves_the_znode_to_the_session() -> None:
-    async def scenario() -> None:
-        async with world() as w:
-            await w.broker.has_received(1)
-
-            await asyncio.to_thread(w.runtime.shutdown)
-
-            assert not w.runtime.is_active
-            assert isinstance(w.zk.read(ControllerZnode.PATH), Znode)
-            left = [name for name in w.metrics.snapshot() if name.startswith(KAFKA_CONTROLLER)]
-            assert left == []
-
-    run(scenario)
-
-
-def test_the_thirteen_gauges_of_kafka_are_there_from_the_start() -> None:
-    async def scenario() -> None:
-        async with world() as w:
-            names = [
-                name.partition("name=")[2]
-                for name in w.metrics.snapshot()
-                if name.startswith(KAFKA_CONTROLLER)
-            ]
-            assert names == [
-                "ActiveBrokerCount",
-                "ActiveControllerCount",
-                "ControllerState",
-                "FencedBrokerCount",
-                "GlobalPartitionCount",
-                "GlobalTopicCount",
-                "OfflinePartitionsCount",
-                "PreferredReplicaImbalanceCount",
-                "ReplicasIneligibleToDeleteCount",
-                "ReplicasToDeleteCount",
-                "TopicsIneligibleToDeleteCount",
-                "TopicsToDeleteCount",
-                "ZkMigrationState",
-            ]
-            assert w.gauge("ZkMigrationState") == 4
-        assert not [name for name in w.metrics.snapshot() if name.startswith(KAFKA_CONTROLLER)]
-
-    run(scenario)
-
-
-def test_an_irrelevant_watch_becomes_no_event() -> None:
-    async def scenario() -> None:
-        async with world() as w:
-            await w.broker.has_received(1)
-            await w.is_idle()
-            w.session.has_asked.clear()
-
-            w.runtime.on_watch(WatchFired(WatchKind.NODE_DATA_CHANGED, "/elsewhere"))
-            await w.runtime.controlled_shutdown(
-                UNKNOWN_BROKER, broker_epoch=5
-            )  # the queue was passed by it
-
-            assert not w.session.has_asked.is_set()
-
-    run(scenario)
-
-
-def test_a_runtime_that_never_started_can_be_shut_down() -> None:
-    async def scenario() -> None:
-        w = World(StubBroker())
-        w.runtime.put(ControlledShutdown(1, 72, request_id=99))
-        w.runtime.on_session_state(SessionState.SUSPENDED)
+async def test_shutdown_resigns_but_leaves_the_znode_to_the_session() -> None:
+    async with world() as w:
+        await w.broker.has_received(1)
 
         await asyncio.to_thread(w.runtime.shutdown)
 
         assert not w.runtime.is_active
+        assert isinstance(w.zk.read(ControllerZnode.PATH), Znode)
+        left = [name for name in w.metrics.snapshot() if name.startswith(KAFKA_CONTROLLER)]
+        assert left == []
 
-    run(scenario)
+
+async def test_the_thirteen_gauges_of_kafka_are_there_from_the_start() -> None:
+    async with world() as w:
+        names = [
+            name.partition("name=")[2]
+            for name in w.metrics.snapshot()
+            if name.startswith(KAFKA_CONTROLLER)
+        ]
+        assert names == [
+            "ActiveBrokerCount",
+            "ActiveControllerCount",
+            "ControllerState",
+            "FencedBrokerCount",
+            "GlobalPartitionCount",
+            "GlobalTopicCount",
+            "OfflinePartitionsCount",
+            "PreferredReplicaImbalanceCount",
+            "ReplicasIneligibleToDeleteCount",
+            "ReplicasToDeleteCount",
+            "TopicsIneligibleToDeleteCount",
+            "TopicsToDeleteCount",
+            "ZkMigrationState",
+        ]
+        assert w.gauge("ZkMigrationState") == 4
+    assert not [name for name in w.metrics.snapshot() if name.startswith(KAFKA_CONTROLLER)]
+
+
+async def test_an_irrelevant_watch_becomes_no_event() -> None:
+    async with world() as w:
+        await w.broker.has_received(1)
+        await w.is_idle()
+        w.session.has_asked.clear()
+
+        w.runtime.on_watch(WatchFired(WatchKind.NODE_DATA_CHANGED, "/elsewhere"))
+        await w.runtime.controlled_shutdown(
+            UNKNOWN_BROKER, broker_epoch=5
+        )  # the queue was passed by it
+
+        assert not w.session.has_asked.is_set()
+
+
+async def test_a_runtime_that_never_started_can_be_shut_down() -> None:
+    w = World(StubBroker())
+    w.runtime.put(ControlledShutdown(1, 72, request_id=99))
+    w.runtime.on_session_state(SessionState.SUSPENDED)
+
+    await asyncio.to_thread(w.runtime.shutdown)
+
+    assert not w.runtime.is_active
 
 
 def test_whatever_the_core_says_kafka_could_have_said(caplog: pytest.LogCaptureFixture) -> None:
