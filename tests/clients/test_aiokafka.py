@@ -136,33 +136,36 @@ def test_an_idempotent_producer_is_read_as_it_has_written(
     }
 
 
-async def test_three_consumers_share_a_topic_and_two_go_on_without_the_third(
+def test_three_consumers_share_a_topic_and_two_go_on_without_the_third(
     cluster: KafkaCluster, new_topic: NewTopicName
 ) -> None:
     topic = new_topic(PARTITIONS)
     group = f"group-of-{topic}"
 
-    await produce(cluster, topic, 60)
-    members = [await Member(cluster, group, topic).start() for _ in range(3)]
-    try:
-        await until(lambda: shares(members) == [2, 2, 2], "three equal shares")
-        await until_read(members, 10)
-        for member in members:
-            await member.consumer.commit()
-            assert set((await member.committed()).values()) == {10}
-        await members.pop().stop()
-        await until(lambda: shares(members) == [3, 3], "two equal shares")
-        await until_read(members, 10)
-        for member in members:
-            member.values.clear()
+    async def scenario() -> None:
         await produce(cluster, topic, 60)
-        await until_read(members, 20)
-        # Nothing of before was read again: all of it was committed.
-        read = sorted(value for member in members for value in member.values)
-        assert read == sorted(b"value %d" % number for number in range(60))
-    finally:
-        for member in members:
-            await member.stop()
+        members = [await Member(cluster, group, topic).start() for _ in range(3)]
+        try:
+            await until(lambda: shares(members) == [2, 2, 2], "three equal shares")
+            await until_read(members, 10)
+            for member in members:
+                await member.consumer.commit()
+                assert set((await member.committed()).values()) == {10}
+            await members.pop().stop()
+            await until(lambda: shares(members) == [3, 3], "two equal shares")
+            await until_read(members, 10)
+            for member in members:
+                member.values.clear()
+            await produce(cluster, topic, 60)
+            await until_read(members, 20)
+            # Nothing of before was read again: all of it was committed.
+            read = sorted(value for member in members for value in member.values)
+            assert read == sorted(b"value %d" % number for number in range(60))
+        finally:
+            for member in members:
+                await member.stop()
+
+    asyncio.run(scenario())
 
 
 def test_transactions_are_committed_and_aborted(

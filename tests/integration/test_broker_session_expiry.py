@@ -71,64 +71,72 @@ def is_controller(broker: BrokerServer) -> bool:
     )
 
 
-async def test_an_expired_session_is_followed_by_a_new_registration_and_election(
+def test_an_expired_session_is_followed_by_a_new_registration_and_election(
     tmp_path: Path, zookeeper_connect: str, chroot: str
 ) -> None:
-    connect = zookeeper_connect + chroot
-    broker = broker_in(tmp_path, connect)
-    await broker.start()
-    try:
-        await until(lambda: is_controller(broker), "the first election")
-        first_epoch, first_session = (
-            broker.broker_epoch,
-            membership_of(broker).session.session_id,
-        )
+    async def scenario() -> None:
+        connect = zookeeper_connect + chroot
+        broker = broker_in(tmp_path, connect)
+        await broker.start()
+        try:
+            await until(lambda: is_controller(broker), "the first election")
+            first_epoch, first_session = (
+                broker.broker_epoch,
+                membership_of(broker).session.session_id,
+            )
 
-        await asyncio.to_thread(end_session, connect, membership_of(broker).session)
+            await asyncio.to_thread(end_session, connect, membership_of(broker).session)
 
-        await until(lambda: broker.broker_epoch > first_epoch, "a new broker epoch")
-        await until(lambda: is_controller(broker), "the second election")
-        znode = membership_of(broker).session.read(BrokerIdZnode.path(1))
-        assert not isinstance(znode, ZkCode)
-        assert znode.czxid == broker.broker_epoch
-        assert znode.ephemeral_owner == membership_of(broker).session.session_id != first_session
-        assert broker.state.name == "RUNNING"
-        assert not broker.has_failed.is_set()
-        status = json.loads((tmp_path / "broker.json").read_text())
-        assert status["broker_epoch"] == broker.broker_epoch
-    finally:
-        await broker.stop()
-    assert broker.state.name == "NOT_RUNNING"
+            await until(lambda: broker.broker_epoch > first_epoch, "a new broker epoch")
+            await until(lambda: is_controller(broker), "the second election")
+            znode = membership_of(broker).session.read(BrokerIdZnode.path(1))
+            assert not isinstance(znode, ZkCode)
+            assert znode.czxid == broker.broker_epoch
+            assert (
+                znode.ephemeral_owner == membership_of(broker).session.session_id != first_session
+            )
+            assert broker.state.name == "RUNNING"
+            assert not broker.has_failed.is_set()
+            status = json.loads((tmp_path / "broker.json").read_text())
+            assert status["broker_epoch"] == broker.broker_epoch
+        finally:
+            await broker.stop()
+        assert broker.state.name == "NOT_RUNNING"
+
+    asyncio.run(scenario())
 
 
-async def test_a_dynamic_configuration_is_followed_also_after_an_expired_session(
+def test_a_dynamic_configuration_is_followed_also_after_an_expired_session(
     tmp_path: Path, zookeeper_connect: str, chroot: str
 ) -> None:
-    connect = zookeeper_connect + chroot
-    broker = broker_in(tmp_path, connect)
-    await broker.start()
+    async def scenario() -> None:
+        connect = zookeeper_connect + chroot
+        broker = broker_in(tmp_path, connect)
+        await broker.start()
 
-    def set_max_connections(count: int) -> None:
-        session = membership_of(broker).session
-        path = ConfigZnode.broker_path(None)
-        data = ConfigZnode({"max.connections": str(count)}).encode()
-        if session.write(SetData(path, data)) is ZkCode.NO_NODE:
-            session.write(Create(path, data))
-        change = ConfigChangeZnode("brokers/<default>").encode()
-        session.write(Create(ConfigChangeZnode.CREATE_PATH, change, sequential=True))
+        def set_max_connections(count: int) -> None:
+            session = membership_of(broker).session
+            path = ConfigZnode.broker_path(None)
+            data = ConfigZnode({"max.connections": str(count)}).encode()
+            if session.write(SetData(path, data)) is ZkCode.NO_NODE:
+                session.write(Create(path, data))
+            change = ConfigChangeZnode("brokers/<default>").encode()
+            session.write(Create(ConfigChangeZnode.CREATE_PATH, change, sequential=True))
 
-    def limit() -> int:
-        return broker.running.listeners.server.limits.max_connections
+        def limit() -> int:
+            return broker.running.listeners.server.limits.max_connections
 
-    try:
-        await asyncio.to_thread(set_max_connections, 11)
-        await until(lambda: limit() == 11, "the new limit")
-        epoch = broker.broker_epoch
+        try:
+            await asyncio.to_thread(set_max_connections, 11)
+            await until(lambda: limit() == 11, "the new limit")
+            epoch = broker.broker_epoch
 
-        await asyncio.to_thread(end_session, connect, membership_of(broker).session)
-        await until(lambda: broker.broker_epoch > epoch, "a new session")
-        await asyncio.to_thread(set_max_connections, 12)
+            await asyncio.to_thread(end_session, connect, membership_of(broker).session)
+            await until(lambda: broker.broker_epoch > epoch, "a new session")
+            await asyncio.to_thread(set_max_connections, 12)
 
-        await until(lambda: limit() == 12, "the limit after that")
-    finally:
-        await broker.stop()
+            await until(lambda: limit() == 12, "the limit after that")
+        finally:
+            await broker.stop()
+
+    asyncio.run(scenario())

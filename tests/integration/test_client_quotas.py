@@ -117,37 +117,43 @@ async def until_throttled(connection: Connection, request: Any) -> timedelta:
         await asyncio.sleep(0.05)
 
 
-async def test_a_muted_client_waits_while_others_are_served(cluster: KafkaCluster) -> None:
-    async with connected(cluster, "early") as slow, connected(cluster, "free") as free:
-        # 5,000 bytes where 1,000 a second are allowed: four seconds, and what is around them.
-        told, first = await produce(slow, 5_000)
-        assert timedelta(seconds=4) < told < timedelta(seconds=5)
+def test_a_muted_client_waits_while_others_are_served(cluster: KafkaCluster) -> None:
+    async def scenario() -> None:
+        async with connected(cluster, "early") as slow, connected(cluster, "free") as free:
+            # 5,000 bytes where 1,000 a second are allowed: four seconds, and what is around them.
+            told, first = await produce(slow, 5_000)
+            assert timedelta(seconds=4) < told < timedelta(seconds=5)
 
-        second = asyncio.create_task(produce(slow, 10))
-        others = [await produce(free, 5_000) for _ in range(OTHERS_REQUESTS)]
-        assert not second.done()
+            second = asyncio.create_task(produce(slow, 10))
+            others = [await produce(free, 5_000) for _ in range(OTHERS_REQUESTS)]
+            assert not second.done()
 
-        _, offset = await second
-        assert [throttle for throttle, _ in others] == [NOTHING] * OTHERS_REQUESTS
-        assert [first, *[offset for _, offset in others], offset] == list(
-            range(first, first + OTHERS_REQUESTS + 2)
-        )
+            _, offset = await second
+            assert [throttle for throttle, _ in others] == [NOTHING] * OTHERS_REQUESTS
+            assert [first, *[offset for _, offset in others], offset] == list(
+                range(first, first + OTHERS_REQUESTS + 2)
+            )
+
+    asyncio.run(scenario())
 
 
-async def test_quotas_take_effect_on_connections_that_are_open(cluster: KafkaCluster) -> None:
-    async with (
-        connected(cluster, "late") as connection,
-        connected(cluster, "administrator") as administrator,
-    ):
-        assert (await produce(connection, 3_000))[0] == NOTHING
+def test_quotas_take_effect_on_connections_that_are_open(cluster: KafkaCluster) -> None:
+    async def scenario() -> None:
+        async with (
+            connected(cluster, "late") as connection,
+            connected(cluster, "administrator") as administrator,
+        ):
+            assert (await produce(connection, 3_000))[0] == NOTHING
 
-        whose = {"user": "ANONYMOUS", "client-id": "late"}
-        await administrator.request(alteration(whose, {"producer_byte_rate": 1_000.0}))
-        assert await until_throttled(connection, produce_request(3_000)) > NOTHING
+            whose = {"user": "ANONYMOUS", "client-id": "late"}
+            await administrator.request(alteration(whose, {"producer_byte_rate": 1_000.0}))
+            assert await until_throttled(connection, produce_request(3_000)) > NOTHING
 
-        await administrator.request(alteration(whose, {"producer_byte_rate": None}))
-        while (await produce(connection, 3_000))[0] > NOTHING:
-            pass
+            await administrator.request(alteration(whose, {"producer_byte_rate": None}))
+            while (await produce(connection, 3_000))[0] > NOTHING:
+                pass
+
+    asyncio.run(scenario())
 
 
 def test_the_time_of_requests_is_limited_too(cluster: KafkaCluster) -> None:
@@ -226,7 +232,7 @@ def test_a_consumer_of_librdkafka_is_held_up_and_misses_nothing(cluster: KafkaCl
     consumer.close()
 
 
-async def test_an_address_that_connects_too_fast_is_not_served(cluster: KafkaCluster) -> None:
+def test_an_address_that_connects_too_fast_is_not_served(cluster: KafkaCluster) -> None:
     host, _, port = cluster.bootstrap_servers.rpartition(":")
 
     async def is_served() -> bool:
@@ -243,13 +249,16 @@ async def test_an_address_that_connects_too_fast_is_not_served(cluster: KafkaClu
         finally:
             await connection.close()
 
-    async with connected(cluster, "administrator") as administrator:
-        local = {"ip": host}
-        await administrator.request(alteration(local, {"connection_creation_rate": 2.0}))
-        while all([await is_served() for _ in range(MANY_CONNECTIONS)]):
-            pass
+    async def scenario() -> None:
+        async with connected(cluster, "administrator") as administrator:
+            local = {"ip": host}
+            await administrator.request(alteration(local, {"connection_creation_rate": 2.0}))
+            while all([await is_served() for _ in range(MANY_CONNECTIONS)]):
+                pass
 
-        await administrator.request(alteration(local, {"connection_creation_rate": None}))
-        while not all([await is_served() for _ in range(MANY_CONNECTIONS)]):
-            pass
-        assert await is_served()
+            await administrator.request(alteration(local, {"connection_creation_rate": None}))
+            while not all([await is_served() for _ in range(MANY_CONNECTIONS)]):
+                pass
+            assert await is_served()
+
+    asyncio.run(scenario())
