@@ -25,7 +25,7 @@ from kafka_common.protocol.messages import write
 from kraft.node.controller_apis.table import OFFERED_BY_CONTROLLER
 from tests.support.frames import request_header
 from tests.support.request_shapes import Shape, all_shapes
-from tests.unit.kraft.node.controller_client import Client, told
+from tests.unit.kraft.node.controller_client import client_of_voter
 from tests.unit.replica_manager.server.large_world import LargeWorld
 
 FEW: Final = 10_000
@@ -127,15 +127,16 @@ def test_the_cost_at_a_controller_of_a_quorum_grows_with_its_elements(
     chosen = some_of(CONTROLLER_SHAPES, api_key, random, share)
     found = {}
 
-    async def scenario(client: Client) -> None:
-        await client.join()
-        await client.create("orders")
-        found.update(
-            await too_costly(
-                chosen,
-                lambda shape, body: client.connection.call(api_key, shape.version, (body,)),
+    async def scenario() -> None:
+        async with client_of_voter(tmp_path) as client:
+            await client.join()
+            await client.create("orders")
+            found.update(
+                await too_costly(
+                    chosen,
+                    lambda shape, body: client.connection.call(api_key, shape.version, (body,)),
+                )
             )
-        )
 
-    told(tmp_path, scenario)
+    asyncio.run(scenario())
     assert found == {}

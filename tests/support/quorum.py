@@ -7,7 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 from uuid import UUID
 
 from kafka_common.model import Endpoint
@@ -148,6 +148,12 @@ class Quorum:
         task = self.tasks.pop(node_id)
         task.cancel()
         await asyncio.wait((task,))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def close(self) -> None:
         for node_id in list(self.nodes):

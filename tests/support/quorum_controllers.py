@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from typing_extensions import override
@@ -99,14 +97,3 @@ def is_at_work(controller: QuorumController) -> bool:
 
 def stable_offset(controller: QuorumController) -> int:
     return controller.state.offsets.last_stable_offset
-
-
-def told(directory: Path, scenario: Callable[[Controllers], Awaitable[None]]) -> None:
-    async def run() -> None:
-        quorum = Controllers(directory)
-        try:
-            await scenario(quorum)
-        finally:
-            await quorum.close()
-
-    asyncio.run(run())

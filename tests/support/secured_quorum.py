@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -171,25 +170,20 @@ def _is_active(controller: QuorumController) -> bool:
     return controller.is_active
 
 
-def told(
-    directory: Path,
-    scenario: Callable[[SecuredNode], Awaitable[None]],
-    properties: Mapping[str, str] = AUTHORIZED,
-) -> None:
-    """Runs steps at one node."""
-
-    async def run() -> None:
-        quorum = SecuredQuorum(directory, properties)
-        try:
-            await quorum.start(1)
-            await quorum.leader()
-            authorizer = quorum.security[1].authorizer
-            if authorizer is not None:
-                await eventually(lambda: authorizer.is_loaded, "the rules are there")
-            controller = quorum.nodes[1].controller
-            await in_the_end(lambda: controller.look(_is_active), "the controller is active")
-            await scenario(SecuredNode(quorum))
-        finally:
-            await quorum.close()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def secured_node(
+    directory: Path, properties: Mapping[str, str] = AUTHORIZED
+) -> AsyncIterator[SecuredNode]:
+    """A node that is active and has read its rules."""
+    quorum = SecuredQuorum(directory, properties)
+    try:
+        await quorum.start(1)
+        await quorum.leader()
+        authorizer = quorum.security[1].authorizer
+        if authorizer is not None:
+            await eventually(lambda: authorizer.is_loaded, "the rules are there")
+        controller = quorum.nodes[1].controller
+        await in_the_end(lambda: controller.look(_is_active), "the controller is active")
+        yield SecuredNode(quorum)
+    finally:
+        await quorum.close()

@@ -117,5 +117,5 @@ def test_what_fails_waits_or_was_not_awaited_fails_by_itself(tmp_path: Path) -> 
         "test_that_leaves_a_socket",
     }
     assert "7 failed, 3 passed, 1 skipped, 3 errors" in run.stdout
-    assert run.stdout.count("E       Failed: still running after 0.2 s") == 2
+    assert len(re.findall("^E +Failed: still running after 0.2 s$", run.stdout, re.MULTILINE)) == 2
     assert ">       await asyncio.Event().wait()  # where it waits" in run.stdout

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -135,65 +136,58 @@ class Client:
         )
 
 
-Scenario = Callable[[Client], Awaitable[None]]
-
-
-def told(
+@asynccontextmanager
+async def client_of_voter(
     directory: Path,
-    scenario: Scenario,
     voters: Sequence[int] = (1,),
     properties: Mapping[str, str] | None = None,
-) -> None:
-    """Runs steps at one voter of a quorum; alone, its controller is active."""
+) -> AsyncIterator[Client]:
+    """A client of one voter of a quorum; alone, its controller is active."""
+    quorum = Quorum(directory, voters)
+    settings = quorum.settings(1)
+    config = ControllerServerConfig.parse(
+        {
+            "process.roles": "controller",
+            "node.id": "1",
+            "controller.quorum.voters": ",".join(
+                f"{voter}@{endpoint.host}:{endpoint.port}"
+                for voter, endpoint in quorum.voters.endpoints.items()
+            ),
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"CONTROLLER://127.0.0.1:{settings.listeners[0].port}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+            "log.dirs": str(directory / "data"),
+            **(properties or {}),
+        }
+    )
+    node = QuorumNode(dataclasses.replace(settings, config=described_config(config)))
+    node.set_controller(
+        controller_maker(config, CLUSTER_ID, read_bootstrap(settings.metadata_log_dir, None))
+    )
+    running = asyncio.create_task(node.run())
+    await node.started()
+    registering = asyncio.create_task(
+        ControllerRegistrations(config, node.driver, node.controller).run()
+    )
 
-    async def run() -> None:
-        quorum = Quorum(directory, voters)
-        settings = quorum.settings(1)
-        config = ControllerServerConfig.parse(
-            {
-                "process.roles": "controller",
-                "node.id": "1",
-                "controller.quorum.voters": ",".join(
-                    f"{voter}@{endpoint.host}:{endpoint.port}"
-                    for voter, endpoint in quorum.voters.endpoints.items()
-                ),
-                "controller.listener.names": "CONTROLLER",
-                "listeners": f"CONTROLLER://127.0.0.1:{settings.listeners[0].port}",
-                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
-                "log.dirs": str(directory / "data"),
-                **(properties or {}),
-            }
-        )
-        node = QuorumNode(dataclasses.replace(settings, config=described_config(config)))
-        node.set_controller(
-            controller_maker(config, CLUSTER_ID, read_bootstrap(settings.metadata_log_dir, None))
-        )
-        running = asyncio.create_task(node.run())
-        await node.started()
-        registering = asyncio.create_task(
-            ControllerRegistrations(config, node.driver, node.controller).run()
-        )
+    async def is_registered() -> bool:
+        return await node.controller.look(lambda at: 1 in at.state.cluster.controllers())
 
-        async def is_registered() -> bool:
-            return await node.controller.look(lambda at: 1 in at.state.cluster.controllers())
-
+    try:
+        if len(voters) == 1:
+            await in_the_end(is_registered, "it is registered")
+        connection = await Connection.open(
+            "127.0.0.1", settings.listeners[0].port, client_id="test"
+        )
         try:
-            if len(voters) == 1:
-                await in_the_end(is_registered, "it is registered")
-            connection = await Connection.open(
-                "127.0.0.1", settings.listeners[0].port, client_id="test"
-            )
-            try:
-                await scenario(Client(node, connection))
-            finally:
-                await connection.close()
+            yield Client(node, connection)
         finally:
-            registering.cancel()
-            if len(voters) == 1:
-                node.stop()
-                await running
-            else:  # no one could take over
-                running.cancel()
-                await asyncio.wait((running,))
-
-    asyncio.run(run())
+            await connection.close()
+    finally:
+        registering.cancel()
+        if len(voters) == 1:
+            node.stop()
+            await running
+        else:  # no one could take over
+            running.cancel()
+            await asyncio.wait((running,))

@@ -17,13 +17,13 @@ from kafka_common.protocol.versioned_messages import request_schema
 from replica_manager.security.principals import ANONYMOUS
 from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
-from tests.unit.kraft.node.controller_client import BROKER, SOON, Client, told
+from tests.unit.kraft.node.controller_client import BROKER, SOON, Client, client_of_voter
 
 NO_ID: Final = UUID(int=0)
 
 
-def test_a_broker_registers_and_is_unfenced_by_its_first_heartbeat(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_broker_registers_and_is_unfenced_by_its_first_heartbeat(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         registered = await client.register()
         assert ErrorCode(registered.error_code) is ErrorCode.none
 
@@ -35,11 +35,9 @@ def test_a_broker_registers_and_is_unfenced_by_its_first_heartbeat(tmp_path: Pat
         assert not answered.should_shut_down
         assert (await client.heartbeat(want_shut_down=True)).should_shut_down
 
-    told(tmp_path, scenario)
 
-
-def test_a_heartbeat_of_another_life_is_refused(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_heartbeat_of_another_life_is_refused(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         await client.join()
         client.broker_epoch += 1
 
@@ -47,11 +45,9 @@ def test_a_heartbeat_of_another_life_is_refused(tmp_path: Path) -> None:
 
         assert ErrorCode(answered.error_code) is ErrorCode.stale_broker_epoch
 
-    told(tmp_path, scenario)
 
-
-def test_topics_are_created_once_validated_and_never_twice(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_topics_are_created_once_validated_and_never_twice(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         await client.join()
 
         only_validated = await client.create("validated", validate_only=True)
@@ -67,11 +63,9 @@ def test_topics_are_created_once_validated_and_never_twice(tmp_path: Path) -> No
         assert ErrorCode(again["orders"].error_code) is ErrorCode.topic_already_exists
         assert await client.topics() == {"orders"}
 
-    told(tmp_path, scenario)
 
-
-def test_no_topic_has_more_replicas_than_there_are_brokers(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_no_topic_has_more_replicas_than_there_are_brokers(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         await client.join()
 
         refused = await client.create("wide", replicas=2)
@@ -79,11 +73,9 @@ def test_no_topic_has_more_replicas_than_there_are_brokers(tmp_path: Path) -> No
         assert ErrorCode(refused["wide"].error_code) is ErrorCode.invalid_replication_factor
         assert await client.topics() == set()
 
-    told(tmp_path, scenario)
 
-
-def test_topics_are_deleted_by_name_and_by_id(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_topics_are_deleted_by_name_and_by_id(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         await client.join()
         created = await client.create("by-name", "by-id", "kept")
 
@@ -104,11 +96,9 @@ def test_topics_are_deleted_by_name_and_by_id(tmp_path: Path) -> None:
         )
         assert await client.topics() == {"kept"}
 
-    told(tmp_path, scenario)
 
-
-def test_a_topic_gets_more_partitions_but_never_fewer(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_topic_gets_more_partitions_but_never_fewer(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         await client.join()
         await client.create("grown", "kept")
         schema = request_schema(ApiKey.CREATE_PARTITIONS, 3)
@@ -127,11 +117,9 @@ def test_a_topic_gets_more_partitions_but_never_fewer(tmp_path: Path) -> None:
         verdicts = {row.name: ErrorCode(row.error_code) for row in response.results}
         assert verdicts == {"grown": ErrorCode.none, "kept": ErrorCode.invalid_partitions}
 
-    told(tmp_path, scenario)
 
-
-def test_configurations_are_changed_key_by_key_and_as_a_whole(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_configurations_are_changed_key_by_key_and_as_a_whole(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         await client.join()
         await client.create("set")
         schema = request_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
@@ -167,14 +155,12 @@ def test_configurations_are_changed_key_by_key_and_as_a_whole(tmp_path: Path) ->
         [refused] = wrong.responses
         assert ErrorCode(refused.error_code) is ErrorCode.invalid_config
 
-    told(tmp_path, scenario)
-
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_refusal_that_quotes_the_longest_key_reaches_its_client(
+async def test_a_refusal_that_quotes_the_longest_key_reaches_its_client(
     tmp_path: Path, version: int
 ) -> None:
-    async def scenario(client: Client) -> None:
+    async with client_of_voter(tmp_path) as client:
         schema = request_schema(ApiKey.ALTER_CLIENT_QUOTAS, version)
         longest = "x" * MAX_STRING_BYTES
 
@@ -195,11 +181,9 @@ def test_a_refusal_that_quotes_the_longest_key_reaches_its_client(
         assert ErrorCode(refused.error_code) is ErrorCode.invalid_request
         assert "xxx…" in refused.error_message
 
-    told(tmp_path, scenario)
 
-
-def test_producer_ids_come_in_blocks_that_are_given_once(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_producer_ids_come_in_blocks_that_are_given_once(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         await client.join()
 
         blocks = [
@@ -221,11 +205,9 @@ def test_producer_ids_come_in_blocks_that_are_given_once(tmp_path: Path) -> None
         ]
         assert ErrorCode(refused.error_code) is ErrorCode.stale_broker_epoch
 
-    told(tmp_path, scenario)
 
-
-def test_a_leader_may_shrink_its_isr_but_not_below_itself(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_leader_may_shrink_its_isr_but_not_below_itself(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         await client.join()
         topic = (await client.create("led", partitions=1))["led"]
         schema = request_schema(ApiKey.ALTER_PARTITION, 3)
@@ -251,8 +233,6 @@ def test_a_leader_may_shrink_its_isr_but_not_below_itself(tmp_path: Path) -> Non
 
         codes = [ErrorCode(row.partitions[0].error_code) for row in response.topics]
         assert codes == [ErrorCode.invalid_request, ErrorCode.unknown_topic_id]
-
-    told(tmp_path, scenario)
 
 
 async def forwarded(client: Client, api_key: ApiKey, version: int, body: bytes) -> Any:
@@ -280,8 +260,8 @@ def creation(name: str) -> bytes:
     return write(schema.request(topics=(topic,), timeout=SOON, validate_only=False))
 
 
-def test_a_broker_forwards_what_its_client_wants_in_an_envelope(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_broker_forwards_what_its_client_wants_in_an_envelope(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         await client.join()
 
         envelope = await forwarded(client, ApiKey.CREATE_TOPICS, 7, creation("forwarded"))
@@ -297,8 +277,6 @@ def test_a_broker_forwards_what_its_client_wants_in_an_envelope(tmp_path: Path) 
         ]
         assert await client.topics() == {"forwarded"}
 
-    told(tmp_path, scenario)
-
 
 @pytest.mark.parametrize(
     ("api_key", "version", "body", "error"),
@@ -308,20 +286,18 @@ def test_a_broker_forwards_what_its_client_wants_in_an_envelope(tmp_path: Path) 
         (ApiKey.BROKER_HEARTBEAT, 1, b"", ErrorCode.invalid_request),
     ],
 )
-def test_what_cannot_be_forwarded_is_refused_by_the_envelope(
+async def test_what_cannot_be_forwarded_is_refused_by_the_envelope(
     tmp_path: Path, api_key: ApiKey, version: int, body: bytes, error: ErrorCode
 ) -> None:
-    async def scenario(client: Client) -> None:
+    async with client_of_voter(tmp_path) as client:
         envelope = await forwarded(client, api_key, version, body)
 
         assert ErrorCode(envelope.error_code) is error
         assert envelope.response_data is None
 
-    told(tmp_path, scenario)
 
-
-def test_a_controller_that_does_not_lead_says_so_by_the_envelope(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_controller_that_does_not_lead_says_so_by_the_envelope(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path, voters=(1, 2)) as client:
         envelope = await forwarded(client, ApiKey.CREATE_TOPICS, 7, creation("refused"))
         direct = await client.create("refused")
 
@@ -331,11 +307,10 @@ def test_a_controller_that_does_not_lead_says_so_by_the_envelope(tmp_path: Path)
         assert await client.topics() == set()
 
     # The other voter never comes, so no one is ever elected.
-    told(tmp_path, scenario, voters=(1, 2))
 
 
-def test_rules_are_refused_for_want_of_an_authorizer(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_rules_are_refused_for_want_of_an_authorizer(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         schema = request_schema(ApiKey.CREATE_ACLS, 3)
         rule = schema.part(
             "AclCreation",
@@ -353,11 +328,9 @@ def test_rules_are_refused_for_want_of_an_authorizer(tmp_path: Path) -> None:
         codes = [ErrorCode(row.error_code) for row in response.results]
         assert codes == [ErrorCode.security_disabled] * 2
 
-    told(tmp_path, scenario)
 
-
-def test_feature_levels_that_are_not_known_are_refused(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_feature_levels_that_are_not_known_are_refused(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         schema = request_schema(ApiKey.UPDATE_FEATURES, 1)
         update = schema.part(
             "FeatureUpdateKey",
@@ -377,5 +350,3 @@ def test_feature_levels_that_are_not_known_are_refused(tmp_path: Path) -> None:
         [result] = response.results
         assert ErrorCode(result.error_code) is ErrorCode.invalid_update_version
         assert result.feature == "metadata.version"
-
-    told(tmp_path, scenario)

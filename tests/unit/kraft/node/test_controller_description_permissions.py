@@ -17,7 +17,7 @@ from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import read, write
 from kafka_common.protocol.numeric_times import numeric_response_type
 from kafka_common.protocol.versioned_messages import request_schema
-from tests.support.secured_quorum import AUTHORIZED, SecuredNode, told
+from tests.support.secured_quorum import AUTHORIZED, secured_node
 from tests.unit.kraft.node.permissions import (
     CLUSTER,
     DENIED,
@@ -78,21 +78,18 @@ def voter_update() -> RequestPayload:
         (voter_update(), AclOperation.CLUSTER_ACTION),
     ],
 )
-def test_what_is_wrong_with_a_request_is_reported_to_who_may_make_it(
+async def test_what_is_wrong_with_a_request_is_reported_to_who_may_make_it(
     tmp_path: Path, request_: RequestPayload, operation: AclOperation
 ) -> None:
-    async def scenario(node: SecuredNode) -> None:
-        async with node.client("alice") as alice:
-            assert codes([await alice.ask(request_)]) == [DENIED]
+    async with secured_node(tmp_path) as node, node.client("alice") as alice:
+        assert codes([await alice.ask(request_)]) == [DENIED]
 
-            await allow(node, (ResourceType.CLUSTER, CLUSTER, operation))
-            [error] = codes([await alice.ask(request_)])
-            assert error in (
-                ErrorCode.mismatched_endpoint_type,
-                ErrorCode.inconsistent_cluster_id,
-            )
-
-    told(tmp_path, scenario)
+        await allow(node, (ResourceType.CLUSTER, CLUSTER, operation))
+        [error] = codes([await alice.ask(request_)])
+        assert error in (
+            ErrorCode.mismatched_endpoint_type,
+            ErrorCode.inconsistent_cluster_id,
+        )
 
 
 def description(*resources: tuple[int, str]) -> RequestPayload:
@@ -109,10 +106,11 @@ def description(*resources: tuple[int, str]) -> RequestPayload:
     return schema.request(resources=wanted, include_synonyms=False, include_documentation=False)
 
 
-def test_configurations_are_shown_to_who_may_see_them(tmp_path: Path) -> None:
+async def test_configurations_are_shown_to_who_may_see_them(tmp_path: Path) -> None:
     asked = description((BROKER, "1"), (LOGGER, "1"), (METRICS, "m"), (TOPIC, "orders"))
 
-    async def scenario(node: SecuredNode) -> None:
+    async with secured_node(tmp_path) as node:
+
         async def shown_to_alice() -> dict[int, ErrorCode]:
             async with node.client("alice") as alice:
                 answer = await alice.ask(asked)
@@ -131,10 +129,8 @@ def test_configurations_are_shown_to_who_may_see_them(tmp_path: Path) -> None:
         none = ErrorCode.none
         assert await shown_to_alice() == {BROKER: none, LOGGER: none, METRICS: none, TOPIC: unknown}
 
-    told(tmp_path, scenario)
 
-
-def test_levels_are_changed_by_who_may_act_on_the_cluster(tmp_path: Path) -> None:
+async def test_levels_are_changed_by_who_may_act_on_the_cluster(tmp_path: Path) -> None:
     schema = request_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
     change = schema.part("AlterableConfig", name="no.such.logger", config_operation=i8(0), value="")
     resource = schema.part(
@@ -142,42 +138,39 @@ def test_levels_are_changed_by_who_may_act_on_the_cluster(tmp_path: Path) -> Non
     )
     asked = schema.request(resources=(resource,), validate_only=False)
 
-    async def scenario(node: SecuredNode) -> None:
-        async with node.client("alice") as alice:
-            await allow(node, (ResourceType.CLUSTER, CLUSTER, AclOperation.ALTER_CONFIGS))
-            assert codes((await alice.ask(asked)).responses) == [DENIED]
+    async with secured_node(tmp_path) as node, node.client("alice") as alice:
+        await allow(node, (ResourceType.CLUSTER, CLUSTER, AclOperation.ALTER_CONFIGS))
+        assert codes((await alice.ask(asked)).responses) == [DENIED]
 
-            await allow(node, (ResourceType.CLUSTER, CLUSTER, AclOperation.CLUSTER_ACTION))
-            assert codes((await alice.ask(asked)).responses) == [ErrorCode.invalid_config]
-
-    told(tmp_path, scenario)
+        await allow(node, (ResourceType.CLUSTER, CLUSTER, AclOperation.CLUSTER_ACTION))
+        assert codes((await alice.ask(asked)).responses) == [ErrorCode.invalid_config]
 
 
-def test_who_has_logged_in_gets_a_token_and_one_for_others_by_a_rule(tmp_path: Path) -> None:
-    async def scenario(node: SecuredNode) -> None:
-        async with node.client("alice") as alice:
+async def test_who_has_logged_in_gets_a_token_and_one_for_others_by_a_rule(tmp_path: Path) -> None:
+    async with (
+        secured_node(tmp_path, {**AUTHORIZED, "delegation.token.secret.key": "opensesame"}) as node,
+        node.client("alice") as alice,
+    ):
 
-            async def token_for(owner: str | None) -> Any:
-                schema = request_schema(ApiKey.CREATE_DELEGATION_TOKEN, 3)
-                request = schema.request(
-                    owner_principal_type=owner and "User",
-                    owner_principal_name=owner,
-                    renewers=(),
-                    max_lifetime=i64Timedelta.parse(timedelta(milliseconds=-1)),
-                )
-                api_key = int(ApiKey.CREATE_DELEGATION_TOKEN)
-                answer = await alice.call(api_key, 3, write(request))
-                return read(numeric_response_type(api_key, 3), answer)
+        async def token_for(owner: str | None) -> Any:
+            schema = request_schema(ApiKey.CREATE_DELEGATION_TOKEN, 3)
+            request = schema.request(
+                owner_principal_type=owner and "User",
+                owner_principal_name=owner,
+                renewers=(),
+                max_lifetime=i64Timedelta.parse(timedelta(milliseconds=-1)),
+            )
+            api_key = int(ApiKey.CREATE_DELEGATION_TOKEN)
+            answer = await alice.call(api_key, 3, write(request))
+            return read(numeric_response_type(api_key, 3), answer)
 
-            own = await token_for(None)
-            assert (ErrorCode(own.error_code), own.principal_name) == (ErrorCode.none, "alice")
-            refused = await token_for("bob")
-            denied = ErrorCode.delegation_token_authorization_failed
-            assert (ErrorCode(refused.error_code), refused.hmac) == (denied, b"")
+        own = await token_for(None)
+        assert (ErrorCode(own.error_code), own.principal_name) == (ErrorCode.none, "alice")
+        refused = await token_for("bob")
+        denied = ErrorCode.delegation_token_authorization_failed
+        assert (ErrorCode(refused.error_code), refused.hmac) == (denied, b"")
 
-            await allow(node, (ResourceType.USER, "User:bob", AclOperation.CREATE_TOKENS))
-            bobs = await token_for("bob")
-            assert (ErrorCode(bobs.error_code), bobs.principal_name) == (ErrorCode.none, "bob")
-            assert bobs.token_requester_principal_name == "alice"
-
-    told(tmp_path, scenario, {**AUTHORIZED, "delegation.token.secret.key": "opensesame"})
+        await allow(node, (ResourceType.USER, "User:bob", AclOperation.CREATE_TOKENS))
+        bobs = await token_for("bob")
+        assert (ErrorCode(bobs.error_code), bobs.principal_name) == (ErrorCode.none, "bob")
+        assert bobs.token_requester_principal_name == "alice"

@@ -25,7 +25,7 @@ from kraft.node.node_versions import NodeVersions
 from tests.support.config_messages import altered_resources
 from tests.support.frames import request_header
 from tests.support.quorum import CLUSTER_ID, in_the_end
-from tests.unit.kraft.node.controller_client import Client, told
+from tests.unit.kraft.node.controller_client import Client, client_of_voter
 
 OFFERED_BY_KAFKA: Final = {
     1: (0, 17), 7: (0, 3), 17: (0, 1), 18: (0, 4), 19: (0, 7), 20: (0, 6), 29: (0, 3), 30: (0, 3),
@@ -77,8 +77,8 @@ async def alter(client: Client, *resources: tuple[int, str, str, int, str | None
 # ---------------------------------------------------------------------- ApiVersions
 
 
-def test_a_controller_offers_what_kafkas_does_and_names_its_features(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_controller_offers_what_kafkas_does_and_names_its_features(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         newest = await client.ask(ApiKey.API_VERSIONS, 4, **SOFTWARE)
         older = await client.ask(ApiKey.API_VERSIONS, 3, **SOFTWARE)
         oldest = await client.ask(ApiKey.API_VERSIONS, 0)
@@ -98,8 +98,6 @@ def test_a_controller_offers_what_kafkas_does_and_names_its_features(tmp_path: P
         )  # fmt: skip
         assert newest.finalized_features_epoch == 4
         assert newest.zk_migration_ready is False
-
-    told(tmp_path, scenario)
 
 
 class BusyController(Controller):
@@ -169,8 +167,9 @@ async def cluster(client: Client, version: int, endpoint_type: int, **options: b
     return await client.ask(ApiKey.DESCRIBE_CLUSTER, version, **asked)
 
 
-def test_a_controller_names_the_controllers_and_no_brokers(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_controller_names_the_controllers_and_no_brokers(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
+
         async def is_committed() -> bool:
             return bool((await cluster(client, 1, 2)).brokers)
 
@@ -187,8 +186,6 @@ def test_a_controller_names_the_controllers_and_no_brokers(tmp_path: Path) -> No
         # Without rules everything: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, …
         assert with_operations.cluster_authorized_operations == 8096
 
-    told(tmp_path, scenario)
-
 
 @pytest.mark.parametrize(
     ("version", "endpoint_type", "error"),
@@ -199,33 +196,30 @@ def test_a_controller_names_the_controllers_and_no_brokers(tmp_path: Path) -> No
         (1, 3, ErrorCode.unsupported_endpoint_type),
     ],
 )
-def test_who_wants_brokers_learns_that_these_are_controllers(
+async def test_who_wants_brokers_learns_that_these_are_controllers(
     tmp_path: Path, version: int, endpoint_type: int, error: ErrorCode
 ) -> None:
-    async def scenario(client: Client) -> None:
+    async with client_of_voter(tmp_path) as client:
         refused = await cluster(client, version, endpoint_type)
 
         assert ErrorCode(refused.error_code) is error
         assert refused.brokers == ()
 
-    told(tmp_path, scenario)
 
-
-def test_as_long_as_no_controller_can_have_registered_none_is_named(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_as_long_as_no_controller_can_have_registered_none_is_named(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path, voters=(1, 2)) as client:
         refused = await cluster(client, 1, 2)
 
         assert ErrorCode(refused.error_code) is ErrorCode.unsupported_version
 
     # The other voter never comes, so nothing is ever committed.
-    told(tmp_path, scenario, voters=(1, 2))
 
 
 # ---------------------------------------------------------------------- DescribeConfigs
 
 
-def test_a_controller_tells_its_keys_with_what_was_set_at_run_time(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_controller_tells_its_keys_with_what_was_set_at_run_time(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path, properties={"num.partitions": "7"}) as client:
         await alter(client, (BROKER, "", "background.threads", 0, "13"))
         await alter(client, (BROKER, "1", "log.cleaner.threads", 0, "2"))
 
@@ -249,22 +243,20 @@ def test_a_controller_tells_its_keys_with_what_was_set_at_run_time(tmp_path: Pat
         }
         assert values(default) == {"background.threads": "13"}
 
-    told(tmp_path, scenario, properties={"num.partitions": "7"})
 
-
-def test_secrets_are_not_shown(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    async with client_of_voter(
+        tmp_path, properties={"delegation.token.secret.key": "opensesame"}
+    ) as client:
         [own] = await described(client, (BROKER, "1"))
 
         [secret] = [each for each in own.configs if each.name == "delegation.token.secret.key"]
         assert (secret.value, secret.is_sensitive, secret.config_source) == (None, True, 4)
         assert "opensesame" not in str(own)
 
-    told(tmp_path, scenario, properties={"delegation.token.secret.key": "opensesame"})
 
-
-def test_topics_and_subscriptions_are_reported_out_of_the_log(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_topics_and_subscriptions_are_reported_out_of_the_log(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         await client.join()
         await client.create("orders")
         await alter(
@@ -287,11 +279,9 @@ def test_topics_and_subscriptions_are_reported_out_of_the_log(tmp_path: Path) ->
         assert verdict(empty) == (ErrorCode.none, "")
         assert empty.configs == ()
 
-    told(tmp_path, scenario)
 
-
-def test_only_this_node_is_described(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_only_this_node_is_described(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         refused = await described(
             client, (BROKER, "7"), (BROKER, "x"), (LOGGER, ""), (LOGGER, "7"), (METRICS, "")
         )
@@ -307,29 +297,27 @@ def test_only_this_node_is_described(tmp_path: Path) -> None:
             )
         ]
 
-    told(tmp_path, scenario)
 
-
-def test_a_request_for_what_has_no_configuration_is_refused_as_a_whole(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_request_for_what_has_no_configuration_is_refused_as_a_whole(
+    tmp_path: Path,
+) -> None:
+    async with client_of_voter(tmp_path) as client:
         refused = await described(client, (BROKER, "1"), (32, "group"))
 
         assert [ErrorCode(each.error_code) for each in refused] == [ErrorCode.invalid_request] * 2
         assert all(each.configs == () for each in refused)
 
-    told(tmp_path, scenario)
-
 
 # ---------------------------------------------------------------------- loggers
 
 
-def test_the_levels_of_loggers_change_even_where_the_controller_is_not_active(
+async def test_the_levels_of_loggers_change_even_where_the_controller_is_not_active(
     tmp_path: Path,
 ) -> None:
     logger = logging.getLogger("kafka.raft.KafkaRaftManager")
     name = logger.name
 
-    async def scenario(client: Client) -> None:
+    async with client_of_voter(tmp_path, voters=(1, 2)) as client:
         [altered] = await alter(client, (LOGGER, "1", name, 0, "WARN"))
         [levels] = await described(client, (LOGGER, "1"))
         assert ErrorCode(altered.error_code) is ErrorCode.none
@@ -340,11 +328,10 @@ def test_the_levels_of_loggers_change_even_where_the_controller_is_not_active(
         assert logger.level == logging.NOTSET
 
     # The other voter never comes.
-    told(tmp_path, scenario, voters=(1, 2))
 
 
-def test_levels_and_loggers_that_there_are_not_are_refused(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_levels_and_loggers_that_there_are_not_are_refused(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         refused = await alter(
             client,
             (LOGGER, "1", "no.such.logger", 0, "INFO"),
@@ -363,8 +350,6 @@ def test_levels_and_loggers_that_there_are_not_are_refused(tmp_path: Path) -> No
             ErrorCode.invalid_request,
             ErrorCode.invalid_request,
         ]
-
-    told(tmp_path, scenario)
 
 
 # ---------------------------------------------------------------------- clients' metrics
@@ -405,8 +390,8 @@ def test_what_a_subscription_may_say(configs: dict[str, str], error: ErrorCode |
 # ---------------------------------------------------------------------- what nothing handles
 
 
-def test_what_a_controller_offers_and_does_not_do_is_an_error(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_what_a_controller_offers_and_does_not_do_is_an_error(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         schema = request_schema(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0)
         users = tuple(schema.part("UserName", name=name) for name in ("alice", "bob"))
         answers = [
@@ -420,5 +405,3 @@ def test_what_a_controller_offers_and_does_not_do_is_an_error(tmp_path: Path) ->
         assert [ErrorCode(each.error_code) for each in answers] == [unknown] * 4
         assert [ErrorCode(row.error_code) for row in answers[2].results] == [unknown] * 2
         assert answers[3].results == ()
-
-    told(tmp_path, scenario)

@@ -26,7 +26,7 @@ from kraft.node.controller_apis.cluster import HEARTBEAT_TIMEOUT_MS
 from kraft.node.controller_loop import ControllerLoop
 from tests.support.quorum import PATIENCE_S, QUICK, in_the_end
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
-from tests.support.quorum_controllers import Controllers, stable_offset, told
+from tests.support.quorum_controllers import Controllers, stable_offset
 
 SECOND_MS: Final = 1_000
 LONGER_THAN_A_SESSION_MS: Final = 10_000
@@ -64,8 +64,8 @@ def compute(for_ms: int) -> None:
         sum(range(1_000))
 
 
-def test_a_leader_whose_controller_is_busy_for_long_stays_the_leader(tmp_path: Path) -> None:
-    async def scenario(quorum: Controllers) -> None:
+async def test_a_leader_whose_controller_is_busy_for_long_stays_the_leader(tmp_path: Path) -> None:
+    async with Controllers(tmp_path) as quorum:
         await quorum.start(1, 2, 3, quorum=QUICK)
         active = await quorum.active()
         epoch = quorum.leaders()[active]
@@ -83,11 +83,11 @@ def test_a_leader_whose_controller_is_busy_for_long_stays_the_leader(tmp_path: P
         await changed
         assert quorum.leaders() == {active: epoch}
 
-    told(tmp_path, scenario)
 
-
-def test_the_controller_is_looked_at_in_its_own_thread_between_two_steps(tmp_path: Path) -> None:
-    async def scenario(quorum: Controllers) -> None:
+async def test_the_controller_is_looked_at_in_its_own_thread_between_two_steps(
+    tmp_path: Path,
+) -> None:
+    async with Controllers(tmp_path) as quorum:
         await quorum.start(1)
         node = quorum.nodes[1].controller
 
@@ -99,11 +99,9 @@ def test_the_controller_is_looked_at_in_its_own_thread_between_two_steps(tmp_pat
         assert await node.look(lambda controller: controller.is_active) is False
         assert not node.failure.done()  # it was the asker's fault, not the controller's
 
-    told(tmp_path, scenario)
 
-
-def test_commits_come_while_requests_are_asked_from_everywhere(tmp_path: Path) -> None:
-    async def scenario(quorum: Controllers) -> None:
+async def test_commits_come_while_requests_are_asked_from_everywhere(tmp_path: Path) -> None:
+    async with Controllers(tmp_path) as quorum:
         await quorum.start(1, 2, 3)
         active = await quorum.active()
 
@@ -118,18 +116,16 @@ def test_commits_come_while_requests_are_asked_from_everywhere(tmp_path: Path) -
         held = await quorum.everything()
         assert held[0] == held[1] == held[2]
 
-    told(tmp_path, scenario)
-
 
 @pytest.mark.parametrize("where", ["enqueue", "next_time_ms", "run_next"])
 @pytest.mark.parametrize("fault", [FatalFault, KeyError])
-def test_a_controller_that_fails_says_so_and_answers_no_request_any_more(
+async def test_a_controller_that_fails_says_so_and_answers_no_request_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: type[Exception], where: str
 ) -> None:
     def fail(*_: object) -> None:
         raise fault("a record that cannot be")
 
-    async def scenario(quorum: Controllers) -> None:
+    async with Controllers(tmp_path) as quorum:
         await quorum.start(1)
         controller, running = quorum.nodes[1].controller, quorum.tasks[1]
         monkeypatch.setattr(QuorumController, where, fail)
@@ -147,11 +143,9 @@ def test_a_controller_that_fails_says_so_and_answers_no_request_any_more(
         with pytest.raises(fault):
             await running  # and the node with it
 
-    told(tmp_path, scenario)
 
-
-def test_who_waits_for_an_answer_when_the_node_ends_gets_an_error(tmp_path: Path) -> None:
-    async def scenario(quorum: Controllers) -> None:
+async def test_who_waits_for_an_answer_when_the_node_ends_gets_an_error(tmp_path: Path) -> None:
+    async with Controllers(tmp_path) as quorum:
         await quorum.start(1, 2, 3)
         active = await quorum.active()
         controller = quorum.nodes[active].controller
@@ -166,8 +160,6 @@ def test_who_waits_for_an_answer_when_the_node_ends_gets_an_error(tmp_path: Path
             await waiting
         with pytest.raises(ConnectionAbortedError):
             await controller.look(stable_offset)
-
-    told(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("is_task", [False, True], ids=["a read", "the fencing of another one"])

@@ -27,7 +27,7 @@ from kraft.controller.quorum_controller_requests import (
 from kraft.node.quorum_controller_metrics import QuorumControllerMetrics
 from tests.support.quorum import eventually
 from tests.support.quorum_controller_world import QuorumWorld, topic
-from tests.support.quorum_controllers import Controllers, told
+from tests.support.quorum_controllers import Controllers
 
 SESSION_MS: Final = 9_000
 
@@ -188,8 +188,8 @@ def test_unclean_elections_count_from_the_time_when_it_knew_what_there_was(
     assert observed.unclean_elections == (1 if has_caught_up else 0)
 
 
-def test_a_node_serves_them_and_times_what_its_controller_does(tmp_path: Path) -> None:
-    async def scenario(quorum: Controllers) -> None:
+async def test_a_node_serves_them_and_times_what_its_controller_does(tmp_path: Path) -> None:
+    async with Controllers(tmp_path) as quorum:
         await quorum.start(1, 2, 3)
         active = await quorum.active()
         for number in range(12):
@@ -219,5 +219,3 @@ def test_a_node_serves_them_and_times_what_its_controller_does(tmp_path: Path) -
         assert {quorum.metrics[each].snapshot()[loader]["Value"] for each in quorum.nodes} == {
             active
         }
-
-    told(tmp_path, scenario)

@@ -29,7 +29,7 @@ from replica_manager.security.acl_cache import (
     VersionedAcls,
 )
 from tests.support.quorum import in_the_end
-from tests.support.secured_quorum import AUTHORIZED, Client, SecuredNode, told
+from tests.support.secured_quorum import AUTHORIZED, Client, secured_node
 from tests.unit.kraft.node.permissions import (
     CLUSTER,
     DENIED,
@@ -206,26 +206,23 @@ GUARDED: Final[tuple[tuple[RequestPayload, AclOperation, Callable[[Any], list[An
     GUARDED,
     ids=[ApiKey(int(request.__api_key__)).name for request, _, _ in GUARDED],
 )
-def test_what_is_the_clusters_affair_needs_leave_for_the_cluster(
+async def test_what_is_the_clusters_affair_needs_leave_for_the_cluster(
     tmp_path: Path,
     request_: RequestPayload,
     operation: AclOperation,
     rows: Callable[[Any], list[Any]],
 ) -> None:
-    async def scenario(node: SecuredNode) -> None:
-        async with node.client("alice") as alice:
-            refused = rows(await alice.ask(request_))
-            assert refused
-            assert set(codes(refused)) == {DENIED}
+    async with secured_node(tmp_path) as node, node.client("alice") as alice:
+        refused = rows(await alice.ask(request_))
+        assert refused
+        assert set(codes(refused)) == {DENIED}
 
-            await allow(node, (ResourceType.CLUSTER, CLUSTER, operation))
-            assert DENIED not in codes(rows(await alice.ask(request_)))
-
-    told(tmp_path, scenario)
+        await allow(node, (ResourceType.CLUSTER, CLUSTER, operation))
+        assert DENIED not in codes(rows(await alice.ask(request_)))
 
 
-def test_rules_are_created_described_and_deleted(tmp_path: Path) -> None:
-    async def scenario(node: SecuredNode) -> None:
+async def test_rules_are_created_described_and_deleted(tmp_path: Path) -> None:
+    async with secured_node(tmp_path) as node:
         rules = (
             (ResourceType.TOPIC, "orders", AclOperation.READ),
             (ResourceType.CLUSTER, "another", AclOperation.ALTER),
@@ -271,55 +268,53 @@ def test_rules_are_created_described_and_deleted(tmp_path: Path) -> None:
 
             await in_the_end(are_gone, "the rules are gone")
 
-    told(tmp_path, scenario)
+
+async def test_an_envelope_is_its_brokers_and_what_is_in_it_its_clients(tmp_path: Path) -> None:
+    async with (
+        secured_node(tmp_path) as node,
+        node.client("controller") as broker,
+        node.client("alice") as alice,
+    ):
+        # alice may not forward anything, not even what the admin asks for.
+        refused = await alice.forward("admin", quota_change())
+        assert ErrorCode(refused.error_code) is DENIED
+        # The broker may; what alice may not is answered inside.
+        inside = await broker.forward("alice", quota_change())
+        assert codes(inside.entries) == [DENIED]
+        assert codes((await broker.forward("admin", quota_change())).entries) == [ErrorCode.none]
+        # What is the quorum's may be asked through a broker too.
+        quorum = simple(ApiKey.DESCRIBE_QUORUM, 2, topics=())
+        described = await broker.forward("admin", quorum)
+        assert ErrorCode(described.error_code) is ErrorCode.none
+        described = await broker.forward("alice", quorum)
+        assert ErrorCode(described.error_code) is DENIED
 
 
-def test_an_envelope_is_its_brokers_and_what_is_in_it_its_clients(tmp_path: Path) -> None:
-    async def scenario(node: SecuredNode) -> None:
-        async with node.client("controller") as broker, node.client("alice") as alice:
-            # alice may not forward anything, not even what the admin asks for.
-            refused = await alice.forward("admin", quota_change())
-            assert ErrorCode(refused.error_code) is DENIED
-            # The broker may; what alice may not is answered inside.
-            inside = await broker.forward("alice", quota_change())
-            assert codes(inside.entries) == [DENIED]
-            assert codes((await broker.forward("admin", quota_change())).entries) == [
-                ErrorCode.none
+async def test_an_election_of_no_known_kind_is_refused_with_its_partitions(tmp_path: Path) -> None:
+    async with (
+        secured_node(tmp_path) as node,
+        node.client("controller") as broker,
+        node.client("alice") as alice,
+    ):
+        for answer in (
+            await broker.ask(election(5)),
+            await broker.forward("admin", election(5)),
+        ):
+            assert ErrorCode(answer.error_code) is ErrorCode.invalid_request
+            [topic] = answer.replica_election_results
+            assert [(p.partition_id, p.error_message) for p in topic.partition_result] == [
+                (0, "Unknown election type 5"),
+                (1, "Unknown election type 5"),
             ]
-            # What is the quorum's may be asked through a broker too.
-            quorum = simple(ApiKey.DESCRIBE_QUORUM, 2, topics=())
-            described = await broker.forward("admin", quorum)
-            assert ErrorCode(described.error_code) is ErrorCode.none
-            described = await broker.forward("alice", quorum)
-            assert ErrorCode(described.error_code) is DENIED
-
-    told(tmp_path, scenario)
+        assert ErrorCode((await alice.ask(election(5))).error_code) is DENIED
 
 
-def test_an_election_of_no_known_kind_is_refused_with_its_partitions(tmp_path: Path) -> None:
-    async def scenario(node: SecuredNode) -> None:
-        async with node.client("controller") as broker, node.client("alice") as alice:
-            for answer in (
-                await broker.ask(election(5)),
-                await broker.forward("admin", election(5)),
-            ):
-                assert ErrorCode(answer.error_code) is ErrorCode.invalid_request
-                [topic] = answer.replica_election_results
-                assert [(p.partition_id, p.error_message) for p in topic.partition_result] == [
-                    (0, "Unknown election type 5"),
-                    (1, "Unknown election type 5"),
-                ]
-            assert ErrorCode((await alice.ask(election(5))).error_code) is DENIED
-
-    told(tmp_path, scenario)
-
-
-def test_topics_are_created_by_who_may_create_them(tmp_path: Path) -> None:
+async def test_topics_are_created_by_who_may_create_them(tmp_path: Path) -> None:
     async def created(client: Client, *names: str) -> dict[str, tuple[ErrorCode, str | None]]:
         answer = await client.ask(topic_creation(*names))
         return {t.name: (ErrorCode(t.error_code), t.error_message) for t in answer.topics}
 
-    async def scenario(node: SecuredNode) -> None:
+    async with secured_node(tmp_path) as node:
         refused = TOPIC_DENIED, "Authorization failed."
         await allow(node, (ResourceType.TOPIC, "hers", AclOperation.CREATE))
         async with node.client("alice") as alice:
@@ -335,10 +330,8 @@ def test_topics_are_created_by_who_may_create_them(tmp_path: Path) -> None:
             found = await created(alice, "theirs")
             assert found["theirs"][0] is ErrorCode.invalid_replication_factor
 
-    told(tmp_path, scenario)
 
-
-def test_a_topic_that_may_not_be_seen_seems_to_be_there_or_not(tmp_path: Path) -> None:
+async def test_a_topic_that_may_not_be_seen_seems_to_be_there_or_not(tmp_path: Path) -> None:
     missing = UUID(int=99)
 
     async def deleted(client: Client, *topics: str | UUID) -> list[tuple[object, ErrorCode]]:
@@ -346,7 +339,7 @@ def test_a_topic_that_may_not_be_seen_seems_to_be_there_or_not(tmp_path: Path) -
         rows = [(row.name or row.topic_id, ErrorCode(row.error_code)) for row in answer.responses]
         return sorted(rows, key=str)
 
-    async def scenario(node: SecuredNode) -> None:
+    async with secured_node(tmp_path) as node:
         async with node.client("alice") as alice:
             assert await deleted(alice, "orders") == [("orders", TOPIC_DENIED)]
 
@@ -361,11 +354,9 @@ def test_a_topic_that_may_not_be_seen_seems_to_be_there_or_not(tmp_path: Path) -
             assert await deleted(admin, "orders") == [("orders", unknown)]
             assert await deleted(admin, "a", "a") == [("a", ErrorCode.invalid_request)]
 
-    told(tmp_path, scenario)
 
-
-def test_an_id_does_not_tell_its_topics_name(tmp_path: Path) -> None:
-    async def scenario(node: SecuredNode) -> None:
+async def test_an_id_does_not_tell_its_topics_name(tmp_path: Path) -> None:
+    async with secured_node(tmp_path) as node:
         topic_id = await an_existing_topic(node, "orders")
         async with node.client("alice") as alice:
 
@@ -384,27 +375,25 @@ def test_an_id_does_not_tell_its_topics_name(tmp_path: Path) -> None:
             assert await deleted(topic_id) == [("orders", ErrorCode.none)]
             assert await deleted(topic_id) == [(None, ErrorCode.unknown_topic_id)]
 
-    told(tmp_path, scenario)
-
 
 @pytest.mark.parametrize(
     ("version", "error"),
     [(2, ErrorCode.invalid_request), (3, ErrorCode.topic_deletion_disabled)],
 )
-def test_topics_are_not_deleted_where_that_is_switched_off(
+async def test_topics_are_not_deleted_where_that_is_switched_off(
     tmp_path: Path, version: int, error: ErrorCode
 ) -> None:
-    async def scenario(node: SecuredNode) -> None:
-        async with node.client("admin") as admin:
-            names = ("orders",)
-            request = simple(ApiKey.DELETE_TOPICS, version, topic_names=names, timeout=SOON)
-            assert codes((await admin.ask(request)).responses) == [error]
+    async with (
+        secured_node(tmp_path, {**AUTHORIZED, "delete.topic.enable": "false"}) as node,
+        node.client("admin") as admin,
+    ):
+        names = ("orders",)
+        request = simple(ApiKey.DELETE_TOPICS, version, topic_names=names, timeout=SOON)
+        assert codes((await admin.ask(request)).responses) == [error]
 
-    told(tmp_path, scenario, {**AUTHORIZED, "delete.topic.enable": "false"})
 
-
-def test_partitions_are_added_to_topics_that_may_be_altered(tmp_path: Path) -> None:
-    async def scenario(node: SecuredNode) -> None:
+async def test_partitions_are_added_to_topics_that_may_be_altered(tmp_path: Path) -> None:
+    async with secured_node(tmp_path) as node:
         await allow(node, (ResourceType.TOPIC, "hers", AclOperation.ALTER))
         async with node.client("alice") as alice:
             answer = await alice.ask(partition_creation("hers", "theirs"))
@@ -414,10 +403,8 @@ def test_partitions_are_added_to_topics_that_may_be_altered(tmp_path: Path) -> N
             "theirs": TOPIC_DENIED,
         }
 
-    told(tmp_path, scenario)
 
-
-def test_configurations_are_altered_by_who_may(tmp_path: Path) -> None:
+async def test_configurations_are_altered_by_who_may(tmp_path: Path) -> None:
     topic, broker, logger, metrics, unknown = 2, 4, 8, 16, 77
 
     async def altered(client: Client) -> dict[int, ErrorCode]:
@@ -428,37 +415,34 @@ def test_configurations_are_altered_by_who_may(tmp_path: Path) -> None:
         answer = await client.ask(change)
         return {int(row.resource_type): ErrorCode(row.error_code) for row in answer.responses}
 
-    async def scenario(node: SecuredNode) -> None:
-        async with node.client("alice") as alice:
-            found = await altered(alice)
-            assert found[topic] is TOPIC_DENIED
-            assert found[broker] is DENIED
-            assert found[logger] is DENIED
-            assert found[unknown] is ErrorCode.unsupported_version
-            assert found[metrics] is ErrorCode.invalid_request
+    async with secured_node(tmp_path) as node, node.client("alice") as alice:
+        found = await altered(alice)
+        assert found[topic] is TOPIC_DENIED
+        assert found[broker] is DENIED
+        assert found[logger] is DENIED
+        assert found[unknown] is ErrorCode.unsupported_version
+        assert found[metrics] is ErrorCode.invalid_request
 
-            await allow(
-                node,
-                (ResourceType.TOPIC, "hers", AclOperation.ALTER_CONFIGS),
-                (ResourceType.CLUSTER, CLUSTER, AclOperation.ALTER_CONFIGS),
-            )
-            found = await altered(alice)
-            assert found[topic] is ErrorCode.unknown_topic_or_partition
-            assert found[broker] is ErrorCode.none
-
-    told(tmp_path, scenario)
+        await allow(
+            node,
+            (ResourceType.TOPIC, "hers", AclOperation.ALTER_CONFIGS),
+            (ResourceType.CLUSTER, CLUSTER, AclOperation.ALTER_CONFIGS),
+        )
+        found = await altered(alice)
+        assert found[topic] is ErrorCode.unknown_topic_or_partition
+        assert found[broker] is ErrorCode.none
 
 
-def test_without_rules_all_may_if_the_configuration_says_so(tmp_path: Path) -> None:
-    async def scenario(node: SecuredNode) -> None:
-        async with node.client("alice") as alice:
-            assert codes((await alice.ask(quota_change())).entries) == [ErrorCode.none]
+async def test_without_rules_all_may_if_the_configuration_says_so(tmp_path: Path) -> None:
+    async with (
+        secured_node(tmp_path, {**AUTHORIZED, "allow.everyone.if.no.acl.found": "true"}) as node,
+        node.client("alice") as alice,
+    ):
+        assert codes((await alice.ask(quota_change())).entries) == [ErrorCode.none]
 
-    told(tmp_path, scenario, {**AUTHORIZED, "allow.everyone.if.no.acl.found": "true"})
 
-
-def test_a_creation_says_that_configurations_may_not_be_seen(tmp_path: Path) -> None:
-    async def scenario(node: SecuredNode) -> None:
+async def test_a_creation_says_that_configurations_may_not_be_seen(tmp_path: Path) -> None:
+    async with secured_node(tmp_path) as node:
         await an_existing_topic(node, "orders")  # there is a broker
         await allow(
             node,
@@ -480,10 +464,8 @@ def test_a_creation_says_that_configurations_may_not_be_seen(tmp_path: Path) -> 
         assert existing.error_code == ErrorCode.topic_already_exists.value
         assert (existing.topic_config_error_code, existing.configs) == (0, ())
 
-    told(tmp_path, scenario)
 
-
-def test_many_rules_are_looked_through_beside_the_event_loop(
+async def test_many_rules_are_looked_through_beside_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = {
@@ -501,12 +483,10 @@ def test_many_rules_are_looked_through_beside_the_event_loop(
 
     monkeypatch.setattr(AclCache, "bindings", seen)
 
-    async def scenario(node: SecuredNode) -> None:
+    async with secured_node(tmp_path) as node:
         authorizer = node.quorum.security[1].authorizer
         assert authorizer is not None
         authorizer.cache = AclCache(rules)
         async with node.client("admin") as admin:
             assert len((await admin.ask(acl_description())).resources) == 2_000
         assert threading.current_thread() not in threads
-
-    told(tmp_path, scenario)

@@ -36,7 +36,7 @@ from replica_manager.quotas.client_quotas import ClientKey
 from replica_manager.quotas.mutation_quotas import MutationQuotas
 from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import in_the_end
-from tests.support.secured_quorum import AUTHORIZED, SecuredNode, told
+from tests.support.secured_quorum import AUTHORIZED, secured_node
 from tests.unit.kraft.node.permissions import an_existing_topic
 
 STRICT, PERMISSIVE = 7, 5
@@ -151,8 +151,8 @@ def test_the_quotas_are_those_of_the_log(
     assert isinstance(key, ClientKey)
 
 
-def test_a_quota_of_the_log_limits_what_a_broker_forwards(tmp_path: Path) -> None:
-    async def scenario(node: SecuredNode) -> None:
+async def test_a_quota_of_the_log_limits_what_a_broker_forwards(tmp_path: Path) -> None:
+    async with secured_node(tmp_path, AUTHORIZED) as node:
         await an_existing_topic(node, "first")
         controller = node.quorum.nodes[1].controller
         quota = ClientQuotaAlteration((("user", "admin"),), ((KEY, 0.01),))
@@ -173,5 +173,3 @@ def test_a_quota_of_the_log_limits_what_a_broker_forwards(tmp_path: Path) -> Non
             assert await create(STRICT, "a") == (ErrorCode.none, False)
             assert await create(STRICT, "b") == (EXCEEDED, True)
             assert await create(PERMISSIVE, "c") == (ErrorCode.none, True)
-
-    told(tmp_path, scenario, AUTHORIZED)

@@ -33,7 +33,7 @@ from replica_manager.security.principals import ANONYMOUS, Principal
 from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import in_the_end
-from tests.unit.kraft.node.controller_client import Client, told
+from tests.unit.kraft.node.controller_client import Client, client_of_voter
 
 ALICE: Final = Principal("User", "alice")
 BOB: Final = Principal("User", "bob")
@@ -120,8 +120,8 @@ def error_of(response: Any) -> ErrorCode:
     return ErrorCode(response.error_code)
 
 
-def test_a_token_is_made_prolonged_and_ended(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_token_is_made_prolonged_and_ended(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path, properties=SECRET) as client:
         token = await create(client)
 
         assert error_of(token) is ErrorCode.none
@@ -140,13 +140,16 @@ def test_a_token_is_made_prolonged_and_ended(tmp_path: Path) -> None:
         assert ended.expiry_timestamp >= token.issue_timestamp
         assert error_of(await renew(client, token.hmac)) is ErrorCode.delegation_token_not_found
 
-    told(tmp_path, scenario, properties=SECRET)
 
-
-def test_the_older_name_of_the_secret_counts_too_and_lifetimes_are_the_configurations(
+async def test_the_older_name_of_the_secret_counts_too_and_lifetimes_are_the_configurations(
     tmp_path: Path,
 ) -> None:
-    async def scenario(client: Client) -> None:
+    properties = {
+        "delegation.token.master.key": "opensesame",
+        "delegation.token.max.lifetime.ms": "5000",
+        "delegation.token.expiry.time.ms": "1000",
+    }
+    async with client_of_voter(tmp_path, properties=properties) as client:
         token = await create(client)
         short = await create(client, max_lifetime_ms=700)
 
@@ -154,16 +157,9 @@ def test_the_older_name_of_the_secret_counts_too_and_lifetimes_are_the_configura
         assert token.max_timestamp - token.issue_timestamp == 5_000
         assert short.expiry_timestamp - short.issue_timestamp == 700
 
-    properties = {
-        "delegation.token.master.key": "opensesame",
-        "delegation.token.max.lifetime.ms": "5000",
-        "delegation.token.expiry.time.ms": "1000",
-    }
-    told(tmp_path, scenario, properties=properties)
 
-
-def test_only_the_owner_and_the_renewers_prolong_a_token(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_only_the_owner_and_the_renewers_prolong_a_token(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path, properties=SECRET) as client:
         token = await create(client, renewers=(("User", "bob"),))
         eve = Principal("User", "eve")
 
@@ -174,11 +170,9 @@ def test_only_the_owner_and_the_renewers_prolong_a_token(tmp_path: Path) -> None
         refused = await create(client, renewers=(("Group", "all"),))
         assert error_of(refused) is ErrorCode.invalid_principal_type
 
-    told(tmp_path, scenario, properties=SECRET)
 
-
-def test_a_token_for_another_principal_is_his(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_token_for_another_principal_is_his(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path, properties=SECRET) as client:
         token = await create(client, owner=BOB)
 
         assert (token.principal_name, token.token_requester_principal_name) == ("bob", "alice")
@@ -187,11 +181,10 @@ def test_a_token_for_another_principal_is_his(tmp_path: Path) -> None:
         assert error_of(await renew(client, token.hmac, BOB)) is ErrorCode.none
 
     # Without an authorizer everyone may.
-    told(tmp_path, scenario, properties=SECRET)
 
 
-def test_without_a_secret_there_are_no_tokens(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_without_a_secret_there_are_no_tokens(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         disabled = ErrorCode.delegation_token_auth_disabled
         token = await create(client)
 
@@ -200,22 +193,18 @@ def test_without_a_secret_there_are_no_tokens(tmp_path: Path) -> None:
         for response in (await renew(client, b"abc"), await expire(client, b"abc")):
             assert (error_of(response), response.expiry_timestamp) == (disabled, 0)
 
-    told(tmp_path, scenario)
 
-
-def test_a_token_begets_no_token(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_token_begets_no_token(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path, properties=SECRET) as client:
         refused = await create(client, by_token=True)
 
         assert error_of(refused) is ErrorCode.delegation_token_request_not_allowed
         assert (refused.principal_name, refused.issue_timestamp) == ("alice", -1)
 
-    told(tmp_path, scenario, properties=SECRET)
-
 
 @pytest.mark.parametrize("version", range(4))
-def test_who_has_not_logged_in_gets_none(tmp_path: Path, version: int) -> None:
-    async def scenario(client: Client) -> None:
+async def test_who_has_not_logged_in_gets_none(tmp_path: Path, version: int) -> None:
+    async with client_of_voter(tmp_path, properties=SECRET) as client:
         refused = await direct(
             client,
             ApiKey.CREATE_DELEGATION_TOKEN,
@@ -237,11 +226,11 @@ def test_who_has_not_logged_in_gets_none(tmp_path: Path, version: int) -> None:
                 assert error_of(refused) is ErrorCode.delegation_token_request_not_allowed
                 assert refused.expiry_timestamp == -1
 
-    told(tmp_path, scenario, properties=SECRET)
 
-
-def test_a_token_whose_time_is_over_is_swept_away(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_token_whose_time_is_over_is_swept_away(tmp_path: Path) -> None:
+    async with client_of_voter(
+        tmp_path, properties=SECRET | {"delegation.token.expiry.check.interval.ms": "50"}
+    ) as client:
         token = await create(client)
 
         async def is_gone() -> bool:
@@ -252,45 +241,38 @@ def test_a_token_whose_time_is_over_is_swept_away(tmp_path: Path) -> None:
 
         await in_the_end(is_gone, "the token is removed")
 
-    told(
-        tmp_path, scenario, properties=SECRET | {"delegation.token.expiry.check.interval.ms": "50"}
-    )
 
-
-def test_tokens_go_by_the_machines_clock_whatever_it_was_at_the_start(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
-        token = await create(client)
-        set_wall_time_offset(2 * DAY_MS)
-
-        assert error_of(await renew(client, token.hmac)) is ErrorCode.delegation_token_expired
-        later = await create(client)
-        assert later.issue_timestamp - token.issue_timestamp >= 2 * DAY_MS
-
-        set_wall_time_offset(0)
-        assert error_of(await renew(client, token.hmac)) is ErrorCode.none
-
+async def test_tokens_go_by_the_machines_clock_whatever_it_was_at_the_start(tmp_path: Path) -> None:
     try:
-        told(tmp_path, scenario, properties=SECRET)
+        async with client_of_voter(tmp_path, properties=SECRET) as client:
+            token = await create(client)
+            set_wall_time_offset(2 * DAY_MS)
+
+            assert error_of(await renew(client, token.hmac)) is ErrorCode.delegation_token_expired
+            later = await create(client)
+            assert later.issue_timestamp - token.issue_timestamp >= 2 * DAY_MS
+
+            set_wall_time_offset(0)
+            assert error_of(await renew(client, token.hmac)) is ErrorCode.none
     finally:
         set_wall_time_offset(0)
 
 
-def test_the_sweep_of_tokens_goes_by_the_machines_clock(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
-        token = await create(client)
-        set_wall_time_offset(2 * DAY_MS)
-
-        async def is_gone() -> bool:
-            return error_of(await renew(client, token.hmac)) is ErrorCode.delegation_token_not_found
-
-        await in_the_end(is_gone, "the token is removed")
-
+async def test_the_sweep_of_tokens_goes_by_the_machines_clock(tmp_path: Path) -> None:
     try:
-        told(
-            tmp_path,
-            scenario,
-            properties=SECRET | {"delegation.token.expiry.check.interval.ms": "50"},
-        )
+        async with client_of_voter(
+            tmp_path, properties=SECRET | {"delegation.token.expiry.check.interval.ms": "50"}
+        ) as client:
+            token = await create(client)
+            set_wall_time_offset(2 * DAY_MS)
+
+            async def is_gone() -> bool:
+                return (
+                    error_of(await renew(client, token.hmac))
+                    is ErrorCode.delegation_token_not_found
+                )
+
+            await in_the_end(is_gone, "the token is removed")
     finally:
         set_wall_time_offset(0)
 

@@ -14,7 +14,7 @@ from kio.static.primitive import i16, i32, u16
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
 from tests.support.quorum import CLUSTER_ID
-from tests.unit.kraft.node.controller_client import Client, told
+from tests.unit.kraft.node.controller_client import Client, client_of_voter
 
 SOMEWHERE = UUID(int=7)
 
@@ -65,8 +65,8 @@ def verdict(response: Any) -> tuple[ErrorCode, str | None]:
     return ErrorCode(response.error_code), response.error_message
 
 
-def test_a_request_in_order_is_refused_for_the_level_of_the_quorum(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_request_in_order_is_refused_for_the_level_of_the_quorum(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         reason = "because the kraft.version feature is 0"
         assert verdict(await add(client)) == (
             ErrorCode.unsupported_version,
@@ -82,11 +82,9 @@ def test_a_request_in_order_is_refused_for_the_level_of_the_quorum(tmp_path: Pat
         assert (leader.leader_id, leader.leader_epoch, leader.host) == (1, 1, "127.0.0.1")
         assert client.connection.peer == f"{leader.host}:{leader.port}"
 
-    told(tmp_path, scenario)
 
-
-def test_a_request_that_says_too_little_is_not_looked_at_further(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_a_request_that_says_too_little_is_not_looked_at_further(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         invalid = ErrorCode.invalid_request
         elsewhere = listeners(ApiKey.ADD_RAFT_VOTER, "OTHER")
         for response in (
@@ -102,11 +100,9 @@ def test_a_request_that_says_too_little_is_not_looked_at_further(tmp_path: Path)
         ):
             assert ErrorCode(response.error_code) is invalid
 
-    told(tmp_path, scenario)
 
-
-def test_another_cluster_or_epoch_is_reported_first(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
+async def test_another_cluster_or_epoch_is_reported_first(tmp_path: Path) -> None:
+    async with client_of_voter(tmp_path) as client:
         wrong: dict[str, Any] = {"cluster_id": "other", "voter_directory_id": None}
         for response in (
             await add(client, **wrong),
@@ -119,12 +115,10 @@ def test_another_cluster_or_epoch_is_reported_first(tmp_path: Path) -> None:
         assert ErrorCode(old.error_code) is ErrorCode.fenced_leader_epoch
         assert ErrorCode(new.error_code) is ErrorCode.unknown_leader_epoch
 
-    told(tmp_path, scenario)
-
 
 @pytest.mark.parametrize("ask", [add, remove, update])
-def test_only_a_leader_looks_at_it_at_all(tmp_path: Path, ask: Any) -> None:
-    async def scenario(client: Client) -> None:
+async def test_only_a_leader_looks_at_it_at_all(tmp_path: Path, ask: Any) -> None:
+    async with client_of_voter(tmp_path, voters=(1, 2)) as client:
         refused = await ask(client)
 
         # An election may have begun in between: then the epoch is not that of the request.
@@ -136,4 +130,3 @@ def test_only_a_leader_looks_at_it_at_all(tmp_path: Path, ask: Any) -> None:
             assert (refused.current_leader.leader_id, refused.current_leader.host) == (-1, "")
 
     # The other voter never comes, so no one is ever elected.
-    told(tmp_path, scenario, voters=(1, 2))

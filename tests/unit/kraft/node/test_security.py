@@ -38,7 +38,7 @@ from tests.support.secured_quorum import (
     SASL,
     SecuredNode,
     SecuredQuorum,
-    told,
+    secured_node,
 )
 
 PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -133,8 +133,8 @@ def test_what_a_node_cannot_do_it_does_not_seem_to_do(
         SecuredQuorum(tmp_path, properties).settings(1)
 
 
-def test_who_does_not_know_the_password_does_not_come_in(tmp_path: Path) -> None:
-    async def scenario(node: SecuredNode) -> None:
+async def test_who_does_not_know_the_password_does_not_come_in(tmp_path: Path) -> None:
+    async with secured_node(tmp_path) as node:
         with pytest.raises(ConnectionError, match="SASL_AUTHENTICATION_FAILED"):
             async with node.client("alice", "guessed"):
                 pass
@@ -145,21 +145,17 @@ def test_who_does_not_know_the_password_does_not_come_in(tmp_path: Path) -> None
             versions = request_schema(ApiKey.API_VERSIONS, 0).request()
             assert (await alice.ask(versions)).error_code is ErrorCode.none
 
-    told(tmp_path, scenario)
 
-
-def test_who_has_logged_in_cannot_do_so_as_if_for_the_first_time(tmp_path: Path) -> None:
-    async def scenario(node: SecuredNode) -> None:
+async def test_who_has_logged_in_cannot_do_so_as_if_for_the_first_time(tmp_path: Path) -> None:
+    async with secured_node(tmp_path) as node:
         authenticate = request_schema(ApiKey.SASL_AUTHENTICATE, 2).request(auth_bytes=b"")
         async with node.client("alice") as alice:
             answer = await alice.ask(authenticate)
             assert answer.error_code is ErrorCode.illegal_sasl_state
 
-    told(tmp_path, scenario)
 
-
-def test_credentials_of_scram_are_those_of_the_log(tmp_path: Path) -> None:
-    async def scenario(node: SecuredNode) -> None:
+async def test_credentials_of_scram_are_those_of_the_log(tmp_path: Path) -> None:
+    async with secured_node(tmp_path) as node:
         salt, iterations = b"salt" * 4, 4096
         salted = salt_password(ScramMechanism.SCRAM_SHA_256, "carols-own", salt, iterations)
         schema = request_schema(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0)
@@ -183,8 +179,6 @@ def test_credentials_of_scram_are_those_of_the_log(tmp_path: Path) -> None:
             with pytest.raises(ConnectionError, match="SASL_AUTHENTICATION_FAILED"):
                 async with node.client("carol", "carols-own", "SCRAM-SHA-256"):
                     pass
-
-    told(tmp_path, scenario)
 
 
 async def test_who_was_there_at_the_format_can_log_in(tmp_path: Path) -> None:
@@ -243,18 +237,15 @@ def test_each_listener_is_secured_in_its_own_way(tmp_path: Path) -> None:
     ("user", "error"),
     [("controller", ErrorCode.none), ("alice", ErrorCode.cluster_authorization_failed)],
 )
-def test_only_who_may_act_for_the_cluster_speaks_to_the_quorum(
+async def test_only_who_may_act_for_the_cluster_speaks_to_the_quorum(
     tmp_path: Path, user: str, error: ErrorCode
 ) -> None:
     vote = VoteRequest(CLUSTER_ID, ReplicaKey(1), 1, ReplicaKey(2), OffsetAndEpoch(0, 0))
     requests: list[tuple[RaftRequest, int]] = [(DescribeQuorumRequest(), 2), (vote, 1)]
 
-    async def scenario(node: SecuredNode) -> None:
-        async with node.client(user) as client:
-            for request, version in requests:
-                api_key = api_key_of(request)
-                body = await client.call(api_key, version, write_request(request, version))
-                answer: Any = read_response(api_key, version, body)
-                assert ErrorCode(answer.error_code) is error
-
-    told(tmp_path, scenario)
+    async with secured_node(tmp_path) as node, node.client(user) as client:
+        for request, version in requests:
+            api_key = api_key_of(request)
+            body = await client.call(api_key, version, write_request(request, version))
+            answer: Any = read_response(api_key, version, body)
+            assert ErrorCode(answer.error_code) is error

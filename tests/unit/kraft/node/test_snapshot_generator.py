@@ -38,7 +38,7 @@ from kraft.raft.control_records import SnapshotFooter, SnapshotHeader
 from kraft.raft.values import OffsetAndEpoch
 from tests.support.quorum import eventually, in_the_end
 from tests.support.quorum_controller_world import QuorumWorld
-from tests.support.quorum_controllers import Controllers, stable_offset, told
+from tests.support.quorum_controllers import Controllers, stable_offset
 from tests.support.state_records import stable_records
 
 HALF_ID: Final = UUID(int=7)
@@ -57,12 +57,12 @@ def records_of(snapshot: bytes) -> list[VersionedRecord]:
     return [each for batch in between if isinstance(batch, DataBatch) for each in batch.records]
 
 
-def test_every_node_makes_snapshots_the_log_begins_later_and_a_wiped_node_catches_up(
+async def test_every_node_makes_snapshots_the_log_begins_later_and_a_wiped_node_catches_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kraft.raft.kafka_raft_client.CLEANER_PERIOD_MS", 100)
 
-    async def scenario(quorum: Controllers) -> None:
+    async with Controllers(tmp_path) as quorum:
         await quorum.start(1, 2, 3)
         active = await quorum.active()
 
@@ -103,11 +103,11 @@ def test_every_node_makes_snapshots_the_log_begins_later_and_a_wiped_node_catche
 
         await in_the_end(is_held_again, "each holds what it held")
 
-    told(tmp_path, scenario)
 
-
-def test_the_snapshot_tells_what_is_committed_and_its_metrics_tell_of_it(tmp_path: Path) -> None:
-    async def scenario(quorum: Controllers) -> None:
+async def test_the_snapshot_tells_what_is_committed_and_its_metrics_tell_of_it(
+    tmp_path: Path,
+) -> None:
+    async with Controllers(tmp_path) as quorum:
         await quorum.start(1, 2, 3)
         active = await quorum.active()
         mbean = "kafka.server:type=SnapshotEmitter,name=LatestSnapshotGeneratedBytes"
@@ -125,8 +125,6 @@ def test_the_snapshot_tells_what_is_committed_and_its_metrics_tell_of_it(tmp_pat
         await eventually(
             lambda: quorum.metrics[active].snapshot()[mbean]["Value"] == len(content), "its size"
         )
-
-    told(tmp_path, scenario)
 
 
 # ---------------------------------------------------------------------- the generator alone

@@ -30,7 +30,7 @@ from replica_manager.network.connection import Peer
 from replica_manager.security.principals import Principal
 from tests.support.envelopes import principal_bytes
 from tests.support.frames import parse_response_header, request_header
-from tests.unit.kraft.node.controller_client import Client, told
+from tests.unit.kraft.node.controller_client import client_of_voter
 
 NO_WIRE_HOLDS: Final = SimpleNamespace(first_producer_id=2**63, size=1000)
 """A block of producer ids that begins beyond 64 bits."""
@@ -97,8 +97,8 @@ def test_another_voter_is_answered_with_an_error(caplog: pytest.LogCaptureFixtur
     assert "api=Vote, version=1" in caplog.text
 
 
-def test_the_node_serves_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(client: Client) -> None:
+async def test_the_node_serves_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with client_of_voter(tmp_path) as client:
         await client.join()
         controller: Any = client.node.controller
         usual = controller.ask
@@ -117,8 +117,6 @@ def test_the_node_serves_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
             assert "orders" in await client.create("orders")
         finally:
             await client.connection.close()
-
-    told(tmp_path, scenario)
 
     assert "clientId=test" in caplog.text
     assert "api=AllocateProducerIds" in caplog.text
