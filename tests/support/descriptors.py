@@ -11,6 +11,7 @@ import gc
 import os
 import resource
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -30,8 +31,10 @@ async def left_connections(port: int) -> int:
     The event loop closes a connection some turns after its last byte.  All descriptors cannot be
     counted instead: threads of other clients in this process connect at any time.
     """
+    found = 0
     for _ in range(TRIES):
-        if not (found := sum(_is_accepted(number, port) for number in _numbers())):
+        found = sum(_is_accepted(number, port) for number in _numbers())
+        if not found:
             break
         await asyncio.sleep(PAUSE_S)
     return found
@@ -39,9 +42,12 @@ async def left_connections(port: int) -> int:
 
 def _is_accepted(number: int, port: int) -> bool:
     """Whether a descriptor is such a connection, be it that the client has reset it."""
-    with suppress(OSError), socket.socket(fileno=os.dup(number)) as seen:
-        listens = seen.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-        return seen.family is socket.AF_INET and not listens and seen.getsockname()[1] == port
+    with suppress(OSError):  # the descriptor of the listing is closed by now
+        if not stat.S_ISSOCK(os.fstat(number).st_mode):
+            return False
+        with socket.socket(fileno=os.dup(number)) as seen:
+            listens = seen.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            return seen.family is socket.AF_INET and not listens and seen.getsockname()[1] == port
     return False
 
 
