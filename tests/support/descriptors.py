@@ -25,6 +25,15 @@ def open_descriptors() -> int:
     return len(_numbers())
 
 
+def open_files() -> int:
+    """How many files this process has open by a path; sockets of other clients come and go."""
+    found = 0
+    for number in _numbers():
+        with suppress(FileNotFoundError):  # the listing's own
+            found += os.readlink(f"/proc/self/fd/{number}").startswith("/")
+    return found
+
+
 async def left_connections(port: int) -> int:
     """How many connections to a server of this process, which listens on ``port``, it keeps open.
 

@@ -23,7 +23,7 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.log.maintenance import RETRY_MS, LogMaintenance
 from replica_manager.log.producer_snapshots import ProducerSnapshotFiles
-from tests.support.descriptors import no_more_files, open_descriptors
+from tests.support.descriptors import no_more_files, open_files
 from tests.support.log_world import (
     START_MS,
     LogWorld,
@@ -102,13 +102,13 @@ def test_a_sync_that_lacks_memory_is_a_failed_disk(
 def test_a_log_keeps_one_file_open_for_each_segment(tmp_path: Path) -> None:
     log = LogWorld(tmp_path / "orders-0", SEGMENT).open()
     log.append_as_leader(batch(), leader_epoch=0)
-    before = open_descriptors()
+    before = open_files()
 
     for _ in range(9):
         log.append_as_leader(batch(), leader_epoch=0)
 
     assert len(base_offsets(log)) == 5
-    assert open_descriptors() == before + 4
+    assert open_files() == before + 4
 
 
 def test_a_truncation_that_may_open_no_file_changes_nothing_and_works_later(

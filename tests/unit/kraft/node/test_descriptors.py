@@ -19,7 +19,7 @@ from kraft.node.metadata_log_config import MetadataLogConfig
 from kraft.node.quorum_state_file import read_quorum_state, write_quorum_state
 from kraft.node.snapshot_files import MetadataSnapshotFiles, SnapshotWriter
 from kraft.raft.values import ElectionState, OffsetAndEpoch
-from tests.support.descriptors import no_more_files, open_descriptors
+from tests.support.descriptors import no_more_files, open_files
 from tests.support.quorum import Quorum, eventually
 
 ROLLS_AT_ONCE = MetadataLogConfig(segment_bytes=300, segment_min_bytes=1)
@@ -184,20 +184,20 @@ def test_a_disk_that_fails_takes_no_spare_descriptor() -> None:
         raise OSError(errno.EIO, "broken")
 
     with spare.kept(2):
-        before = open_descriptors()
+        before = open_files()
         with pytest.raises(OSError, match="broken"):
             spare.opening(opens)
-        assert open_descriptors() == before
+        assert open_files() == before
 
 
 def test_descriptors_are_kept_only_as_long_as_asked() -> None:
-    before = open_descriptors()
+    before = open_files()
     spare = SpareDescriptors()
 
     with spare.kept(5):
-        assert open_descriptors() == before + 5
+        assert open_files() == before + 5
 
-    assert open_descriptors() == before
+    assert open_files() == before
     assert spare.are_there()
 
 
