@@ -248,7 +248,11 @@ class RaftInvariants:
         )
 
     def _high_watermark_moves(self, process: RaftProcess, high_watermark: int) -> None:
-        """Checks S7 when a node raises its high watermark in memory."""
+        """Checks S7 when a node raises its high watermark in memory.
+
+        A leader needs a record of its own epoch.  A follower may only take a high watermark that
+        some node has exposed.
+        """
         core = process.core
         assert core is not None
         if not process.is_leader:

@@ -346,13 +346,16 @@ class World:
         self.operator.create_missing(PERSISTENT_PATHS)
 
     def pause_controller_at(self, question: type | Callable[[Question], bool]) -> BrokerProcess:
-        """Runs until the active controller wants to ask this and pauses it just before it does."""
+        """Runs the world until the active controller is about to ask ``question``; pauses it there.
+
+        See :meth:`pause_at`.
+        """
         return self.pause_at(self.controller, question)
 
     def pause_at(
         self, process: BrokerProcess | None, question: type | Callable[[Question], bool]
     ) -> BrokerProcess:
-        """Runs until the process wants to ask this and pauses it just before it does."""
+        """Runs the world until ``process`` is about to ask ``question``; pauses it before that."""
         assert process is not None, "there is no process to pause"
 
         def is_it(asked: Question) -> bool:

@@ -244,7 +244,7 @@ def _configurations(events: Iterable[Event], gone: Sequence[DeletedTopic]) -> It
                 yield _configured(event)
     for event in ordered:
         known_ms = changed_ms[_entity(event)]
-        # Skip an order whose application a broker logged too: it is the same change.
+        # Skip a ``config-updated`` whose change a broker also logged as ``config-applied``.
         if not any(abs(at_ms - event.time_ms) <= REPEAT_MS for at_ms in known_ms):
             yield _configured(event)
 

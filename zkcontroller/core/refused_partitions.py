@@ -1,6 +1,6 @@
 """Topics and partitions for which ZooKeeper refused an operation, to be retried.
 
-Without retries, five refusals would last until a broker starts or fails, or the controller changes:
+Five operations are retried:
 
 * an election without which a partition has no leader;
 * the last write of a reassignment;
@@ -13,8 +13,8 @@ Without retries, five refusals would last until a broker starts or fails, or the
 
 A corrupt state is retried like a refused one, because no watch reports when it is valid again.
 
-All are tried again after a pause that doubles as long as ZooKeeper goes on refusing.  Kafka logs
-the failure and waits for one of these events.
+The pause before a retry doubles as long as ZooKeeper goes on refusing.  Kafka does not retry: it
+logs the failure, and the refusal lasts until a broker starts or fails, or the controller changes.
 """
 
 from __future__ import annotations

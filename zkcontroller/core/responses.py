@@ -21,7 +21,7 @@ from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.state_changes.record import Kind, StateChange
 
-# Plain numbers, as in the events: a response names up to 100,000 partitions.
+# Error codes as integers, as in the events: a response has one for each of 100,000 partitions.
 NONE: Final = ErrorCode.none.value
 KAFKA_STORAGE_ERROR: Final = ErrorCode.kafka_storage_error.value
 
