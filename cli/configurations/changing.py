@@ -92,7 +92,7 @@ class WireConfigStore(ConfigStore):
 
     @override
     def known(self, entity: ConfigEntity) -> Mapping[str, ConfigSetting]:
-        """The keys that the first live broker lists, for the default of all brokers."""
+        """For the default of all brokers the keys of the first live broker; else nothing."""
         if entity.kind != BROKER or not entity.is_default:
             return {}
         if self._of_any_broker is None:

@@ -50,7 +50,7 @@ class Silence(NamedTuple):
     until_ms: int
 
     def joined(self, earlier: Silence | None) -> Silence:
-        """This silence, begun at ``earlier`` if the two are at most SILENCE_GAP_MS apart."""
+        """This silence, together with the earlier one if at most SILENCE_GAP_MS lie between."""
         if earlier is None or self.since_ms - earlier.until_ms > SILENCE_GAP_MS:
             return self
         return Silence(earlier.since_ms, self.until_ms)

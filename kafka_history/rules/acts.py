@@ -233,7 +233,7 @@ def _configurations(events: Iterable[Event], gone: Sequence[DeletedTopic]) -> It
             if event.time_ms <= repeats_until_ms[event.broker_id]:
                 continue
             entity = _entity(event)
-            # A deleted topic of the same name had a configuration of its own, so it counts apart.
+            # A deleted topic of the same name had its own configuration: compare only within one.
             ended = sum(
                 f"topics/{each.topic}" == entity and (each.to_ms or _EVER) <= event.time_ms
                 for each in gone
