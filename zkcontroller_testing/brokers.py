@@ -195,6 +195,6 @@ def _wait_gone(process: ProcessId, timeout_s: float) -> bool:
 
 def _is_reaped(process: ProcessId) -> bool:
     with contextlib.suppress(ChildProcessError):  # it is a child of the fork server
-        # Without this it would stay a zombie until this process ends.
+        # Without this call the ended process would stay a zombie until this process ends.
         os.waitpid(process.pid, os.WNOHANG)
     return process.is_gone

@@ -93,11 +93,15 @@ class BootstrapMetadata:
 
     @staticmethod
     def from_configuration(inter_broker_protocol_version: str | None) -> BootstrapMetadata:
-        """What is written without a ``bootstrap.checkpoint``; None if nothing is configured."""
+        """The records of a cluster without a ``bootstrap.checkpoint``.
+
+        ``inter_broker_protocol_version`` is None if it is not configured.
+        """
         if inter_broker_protocol_version is None:
             return BootstrapMetadata.from_versions(LATEST_PRODUCTION)
         version = MINIMUM_BOOTSTRAP_VERSION
-        # A name of before KRaft; whether the setting means anything was checked with the others.
+        # A version from before KRaft raises ConfigInvalid here: the minimum is used.  The check of
+        # the whole configuration has refused any other unknown name.
         with contextlib.suppress(ConfigInvalid):
             version = max(version, from_name(inter_broker_protocol_version))
         return BootstrapMetadata.from_versions(version)

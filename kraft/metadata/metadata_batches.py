@@ -138,7 +138,10 @@ def _read(data: Buffer, position: int, header: BatchHeader) -> MetadataBatch:
 
 
 def _checked_records(data: Buffer, position: int, header: BatchHeader) -> Iterator[Record]:
-    """The records, whose timestamp deltas are seen even if the batch has LogAppendTime."""
+    """The records; InvalidRecord if one does not have the form of a metadata record.
+
+    The timestamp deltas are checked even if the batch has LogAppendTime.
+    """
     block, start = records_block(data, position, header)
     records = iterate_records(
         block, start, header.record_count, header.base_offset, header.base_timestamp

@@ -84,7 +84,7 @@ class RequestBatch:
     ) -> None:
         """Adds LeaderAndIsr for these brokers and UpdateMetadata for every broker.
 
-        ``is_new`` sticks: once a (broker, partition) was added as new it stays new in this batch.
+        A (broker, partition) that was once added with ``is_new`` stays new in this batch.
         """
         for broker_id in self._reachable(broker_ids):
             self._leader_and_isr.setdefault(broker_id, []).append(rows)

@@ -98,7 +98,10 @@ class ControllerContext:
     def online_replicas(
         self, *, include_shutting_down: bool = False
     ) -> Callable[[int], Callable[[int], bool]]:
-        """:meth:`is_replica_online` for many rows: returns a function from row to a broker test."""
+        """A faster :meth:`is_replica_online` for many rows.
+
+        Returns a function that takes a row and returns a function that tests a broker id.
+        """
         if any(self.offline_dir_rows.values()):
             return lambda row: (
                 lambda broker_id: self.is_replica_online(

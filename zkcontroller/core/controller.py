@@ -247,8 +247,8 @@ class KafkaController:
 
     def _controller_changed(self, now_ms: int) -> Procedure[None]:
         yield from self._failover.maybe_resign()
-        # If there is no controller now, the deletion fell between two watches and no Reelect will
-        # come; if it names this broker, which does not act, no broker ever will.
+        # Without a controller: ``/controller`` was deleted while no watch was set, so no Reelect
+        # follows.  If it names this broker, which is not active, no broker would act as controller.
         candidates = (NO_CONTROLLER, self.config.broker_id)
         if self.active_controller_id in candidates and not self.is_active:
             yield from self._failover.elect(now_ms)

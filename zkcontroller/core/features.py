@@ -45,7 +45,7 @@ def set_up_feature_versioning(tools: ControllerTools) -> Procedure[None]:
             f"Creating FeatureZNode at path: {FeatureZnode.PATH} with contents: {_text(wanted)}"
         )
         (result,) = yield from tools.write([Create(FeatureZnode.PATH, wanted.encode())])
-        # It exists if the reply to this very write was lost.
+        # NODE_EXISTS: the reply to this write was lost, and the write was repeated.
         if isinstance(result, ZkCode) and result is not ZkCode.NODE_EXISTS:
             raise ZooKeeperRefused(FeatureZnode.PATH, result.name)
         return
@@ -110,7 +110,10 @@ class FeatureUpdates:
     def _write(
         self, target: Mapping[str, int], results: dict[str, tuple[ErrorCode, str | None]]
     ) -> Procedure[int | None]:
-        """The version written; None if ZooKeeper refuses, which is then the result of each item."""
+        """Writes the features; returns the new version of ``/feature``.
+
+        If ZooKeeper refuses, returns None and changes each success in ``results`` to an error.
+        """
         version = feature_znode_version(self._tools.config.inter_broker_version)
         wanted = FeatureZnode(features=target, status=FeatureStatus.ENABLED, version=version)
         [written] = yield from self._tools.write([SetData(FeatureZnode.PATH, wanted.encode())])

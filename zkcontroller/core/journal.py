@@ -69,7 +69,7 @@ class Journal:
         self.log("ERROR", message, logger, exception)
 
     def record(self, record: StateChange) -> None:
-        # Neighbours share one effect: 10,000 records are 10,000 list appends, not 10,000 effects.
+        # Successive records share one effect: appending to a list is faster than a new effect.
         last = self._outbox[-1] if self._outbox else None
         if isinstance(last, StateChanges) and isinstance(last.records, list):
             last.records.append(record)

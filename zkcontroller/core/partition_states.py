@@ -322,7 +322,7 @@ class PartitionStateMachine:
                     PartitionState.ONLINE,
                     keeper_exception(result, table.text(row)),
                 )
-                # NO_NODE as well: what was refused is the znode above the state.
+                # Also after NO_NODE: ZooKeeper then refused to create the parent of this znode.
                 self.refused.add_election(row)
         table.put_leader_and_isr(existing)
         self._enter(list(existing), PartitionState.OFFLINE)
@@ -471,7 +471,11 @@ class PartitionStateMachine:
     def _chooser(
         self, strategy: Strategy
     ) -> Callable[[int, LeaderAndIsr, bool], LeaderAndIsr | None]:
-        """The election function: takes a row, its state and "may be unclean", gives a new state."""
+        """A function that elects the leader of one row.
+
+        It takes the row, its state and whether the election may be unclean; it returns the new
+        state, or None if no replica can lead.
+        """
         context, table = self._context, self._context.table
         is_recovery_tracked = self._tools.config.is_leader_recovery_supported
         online = context.online_replicas(

@@ -38,7 +38,7 @@ from zkcontroller.core.states import PartitionState
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.zookeeper.znodes import PreferredReplicaElectionZnode
 
-# Bound once: they stand for most partitions, and the enum's attribute costs 150 ns each time.
+# Most partitions have one of these results, and reading an attribute of the enum takes 150 ns.
 _NONE: Final = ErrorCode.none
 _ELECTION_NOT_NEEDED: Final = ErrorCode.election_not_needed
 

@@ -268,7 +268,7 @@ class ReplicaStateMachine:
                 if broker_id in state.in_sync_replicas:
                     shrinking[row] = without_replica(state, broker_id, replicas[row], epoch)
                 else:
-                    # Nothing to write, but the state is this controller's from here on.
+                    # The broker is not in the ISR: write nothing, but keep this controller's epoch.
                     outside[row] = state._replace(controller_epoch=epoch)
             done += self._removed(broker_id, outside)
             verdicts = yield from write_states(self._tools, shrinking)

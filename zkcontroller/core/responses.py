@@ -52,7 +52,10 @@ class ControlResponses:
         )
 
     def leader_and_isr(self, event: LeaderAndIsrResponseReceived) -> Procedure[None]:
-        """Replicas with a storage error go offline; replicas back online change nothing."""
+        """Handles a LeaderAndIsr response: replicas with KAFKA_STORAGE_ERROR go offline.
+
+        A replica without the error is only removed from the offline ones; its state stays.
+        """
         if event.request_error != NONE:
             self.report_error("LeaderAndIsr", event.broker_id, event.request_error, event.response)
             return

@@ -51,7 +51,10 @@ class TopicDeletionManager:
     # ------------------------------------------------------------------ events
 
     def initialize(self, queued: Sequence[str], ineligible: Sequence[str]) -> Procedure[None]:
-        """At failover: topics under ``/admin/delete_topics``, and those not deletable now."""
+        """At failover, queues the topics under ``/admin/delete_topics`` for deletion.
+
+        The topics in ``ineligible`` cannot be deleted now.
+        """
         self._info(
             f"Initializing manager with initial deletions: {scala_set(queued)},"
             f" initial ineligible deletions: {scala_hash_set(ineligible)}"
@@ -178,7 +181,7 @@ class TopicDeletionManager:
                 try:
                     yield from self._complete(topic)
                 except ZooKeeperRefused as refused:
-                    # Its request stays, and each later look at the deletions tries again.
+                    # The znode with the request stays, so each later call of resume() tries again.
                     self._partitions.refused.topics[topic] = None
                     self._journal.error(f"Deletion of topic {topic} failed: {refused}")
                 else:

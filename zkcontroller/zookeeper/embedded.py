@@ -185,7 +185,7 @@ class EmbeddedZooKeeper:
             f"minSessionTimeout={2 * self._tick_time_ms}\n"
             f"maxSessionTimeout={2000 * self._tick_time_ms}\n"
             "maxClientCnxns=0\n"
-            # Data of a test or a demonstration; a crash of the machine may lose it.
+            # No fsync: a crash of the machine may lose data of a test or a demonstration.
             "forceSync=no\n"
             "admin.enableServer=false\n"
             "autopurge.snapRetainCount=3\n"

@@ -60,5 +60,5 @@ class SessionRouter:
             on_state(state)
 
     def took(self, latency_ms: float) -> None:
-        """ZooKeeper has replied to a request after so many milliseconds."""
+        """ZooKeeper has replied to a request after ``latency_ms``."""
         self._latency(latency_ms)
