@@ -91,7 +91,7 @@ class InvalidFrame(ZkControllerError):
 
 
 class UnsupportedVersion(InvalidFrame):
-    """An API key or version outside of what is advertised."""
+    """A request has an API key or a version that this process does not support."""
 
 
 class ConfigInvalid(ZkControllerError):

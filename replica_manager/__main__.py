@@ -3,13 +3,13 @@
 ``--metrics-port`` serves its metrics to Prometheus.
 
 SIGTERM and SIGINT stop it by controlled shutdown; a second one ends it at once.  It is ready when
-server.log says ``[KafkaServer id=1] started`` and ``broker.json`` stands in the first log
-directory.  Exit code 0 after a stop, 1 after a failure.  The environment variable
+server.log says ``[KafkaServer id=1] started`` and ``broker.json`` is in the first log directory.
+Exit code 0 after a stop, 1 after a failure.  The environment variable
 ``ZKCONTROLLER_ZOOKEEPER_AUTH``, ``digest:USER:PASSWORD`` or ``sasl:USER:PASSWORD``, holds its
 credentials for ZooKeeper.  With ``ZKCONTROLLER_HOLD_SOCKET`` a test may hold the controller
 between two of its steps (:mod:`zkcontroller.runtime.hold_points`), and the broker ends with the
 test.  With ``ZKCONTROLLER_LOOP_WATCH_MS`` server.log names each callback that
-holds the event loop for so many milliseconds.
+holds the event loop for at least this many milliseconds.
 
 Source: Kafka's ``kafka-server-start.sh``, ``kafka.Kafka``.
 """

@@ -56,7 +56,7 @@ _USAGE: Final = 2
 
 
 class ContainerConfig(NamedTuple):
-    """What a container's environment and its mounted file ask for."""
+    """The settings in a container's environment variables and in its mounted file."""
 
     broker: BrokerConfig
     log_levels: Mapping[str, str]
@@ -73,7 +73,7 @@ def container_config(
 ) -> ContainerConfig:
     """The configuration of the container's broker.
 
-    Raises ConfigInvalid, which names the variable behind a wrong key where there is one.
+    Raises ConfigInvalid; it names the environment variable if that set the invalid key.
     """
     said = read_environment(environment, secrets)
     in_file = read_properties_file(mounted) if mounted.exists() else {}

@@ -242,7 +242,7 @@ def changed_too_often(reading: ClusterReading) -> Iterator[Place]:
         return
     for at_ms, epoch in reversed(then.epochs):
         passed_s = max(0.0, (reading.at_ms - at_ms) / 1000)
-        # If all changes were at least ten minutes apart, there would be at most so many.
+        # The most changes that fit into the time if they are at least ten minutes apart.
         if now - epoch > passed_s // CHANGES_WITHIN_S + 1:
             path = ControllerEpochZnode.PATH
             what = f"holds {now}; {passed_s:.0f} s ago it held {epoch}"

@@ -119,8 +119,8 @@ class Change(NamedTuple):
 def changes(before: Reading, after: Reading) -> list[Change]:
     """The changes between two readings: the cluster's first, then those of topics and partitions.
 
-    Several changes of one partition show as one; the leader epochs in it show how many elections
-    there were.
+    Several changes of one partition between the readings appear as one change; its leader epochs
+    show how many elections there were.
     """
     at_ms = after.at_ms
     found = [

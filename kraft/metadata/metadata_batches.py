@@ -99,8 +99,8 @@ def iterate_records_of(
 ) -> Iterator[MetadataRecord]:
     """The records of these types, from that offset on, of each whole batch.
 
-    What is of another type is checked as a record and not decoded, which is most of the work.
-    Raises as :func:`read_metadata_batch`.
+    Records of other types are checked but not decoded, since decoding is most of the work.  Raises
+    as :func:`read_metadata_batch`.
     """
     wanted = frozenset(types)
     for position, header in iterate_batches(data):

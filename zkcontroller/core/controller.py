@@ -179,7 +179,8 @@ class KafkaController:
         Three errors make this broker stop acting as controller, and are handled here:
         ControllerMoved; a contradiction in the controller's own bookkeeping (IllegalState); and a
         result of ZooKeeper without which the event could not be processed to its end
-        (ZooKeeperRefused).  Kafka logs the last one and goes on with half of what it should know.
+        (ZooKeeperRefused).  After the last one Kafka logs the error and stays controller, with an
+        incomplete state.
         """
         try:
             try:

@@ -1,7 +1,7 @@
 """The finalized features of the cluster: ``/feature`` and UpdateFeatures.
 
-A ZooKeeper-mode broker supports no feature of its own, so what is finalized is empty; the node's
-version and status follow ``inter.broker.protocol.version``.
+A ZooKeeper-mode broker supports no feature of its own, so no feature is finalized.  The version and
+the status of the znode depend on ``inter.broker.protocol.version``.
 
 Source: Kafka ``KafkaController.maybeSetupFeatureVersioning`` (KIP-584).
 """
@@ -29,10 +29,10 @@ UNSAFE_DOWNGRADE = 3
 
 
 def set_up_feature_versioning(tools: ControllerTools) -> Procedure[None]:
-    """Create or update ``/feature`` at failover; a corrupt znode is left alone.
+    """Creates or updates ``/feature`` at failover; does not change a corrupt znode.
 
-    The writes are fenced: a controller that slept meanwhile must not undo its successor's.  Kafka
-    writes whatever the epoch.
+    The writes are fenced, so that a controller that was suspended cannot undo a write of its
+    successor.  Kafka's writes are not fenced.
     """
     ibp = tools.config.inter_broker_version
     status = (

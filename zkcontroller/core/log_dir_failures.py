@@ -1,7 +1,7 @@
 """Log directory failures: asks the broker by LeaderAndIsr which replicas are offline.
 
-The notification names only the broker.  A LeaderAndIsr for every replica it has is the question,
-its response (KAFKA_STORAGE_ERROR per partition) is handled by :mod:`.responses`.
+The notification names only the broker.  The controller sends it a LeaderAndIsr with all its
+replicas; :mod:`.responses` handles the response, in which offline ones have KAFKA_STORAGE_ERROR.
 
 Source: Kafka ``KafkaController.processLogDirEventNotification`` (KIP-112).
 """

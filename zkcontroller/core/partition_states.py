@@ -344,7 +344,9 @@ class PartitionStateMachine:
     # ------------------------------------------------------------------ Online, Offline → Online
 
     def _elect(self, rows: Sequence[int], strategy: Strategy) -> Procedure[ElectionOutcome]:
-        """Elect until each partition has a leader or a reason; retries a lost race at once.
+        """Elects until each partition has a leader, or a reason why it has none.
+
+        Elects again at once if a znode has changed since it was read.
 
         The first try uses the states in memory.  States of partitions that it gives no leader are
         read from ZooKeeper.

@@ -134,7 +134,7 @@ class ReplicaLeaderElections:
         return None if is_needed else PartitionResult(partition, _ELECTION_NOT_NEEDED)
 
     def resume(self) -> Procedure[None]:
-        """At failover: finishes the elections in ``/admin/preferred_replica_election``.
+        """At failover, holds the elections in ``/admin/preferred_replica_election``.
 
         It also deletes the znode if there is nothing to elect, because that sets the watch.
         """

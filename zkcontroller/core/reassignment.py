@@ -303,9 +303,10 @@ class Reassignments:
     def _loses_everything(self, row: int, assignment: ReplicaAssignment) -> bool:
         """Whether every in-sync replica would be dropped, and the records with them.
 
-        It happens where a cancelled or replaced move has left only its new replicas in sync.  Kafka
-        deletes them, and the partition waits for ever for an in-sync replica that has no place in
-        its assignment; its KRaft controller refuses, as this one does.
+        This happens if only added replicas of a cancelled or replaced reassignment are in sync.
+        Kafka's controller in ZooKeeper mode deletes them, and the partition waits for ever for an
+        in-sync replica that is not in its assignment.  Kafka's KRaft controller refuses, as does
+        ours.
         """
         table = self._context.table
         in_sync = table.in_sync_replicas[row]

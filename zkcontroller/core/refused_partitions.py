@@ -37,7 +37,7 @@ LONGEST_RETRY_MS: Final = 300_000
 
 
 class RefusedRows(NamedTuple):
-    """The rows of partitions to retry, by what was refused."""
+    """The rows of the partitions to retry, by the kind of the refused operation."""
 
     states: list[int]
     elections: list[int]

@@ -236,15 +236,17 @@ class TopicDeletionManager:
     def _complete(self, topic: str) -> Procedure[None]:
         """The last step: deletes the topic's znodes and removes the topic from memory.
 
-        Raises ZooKeeperRefused for a znode that stays.  The configuration goes first: once the
-        topic's znode is gone, a topic of that name may be created, which would inherit it.  The
-        request goes last, so that it outlives a failure.  Kafka deletes the topic's own znodes
-        first, and looks at their deletion only.
+        Raises ZooKeeperRefused for a znode that stays.  The configuration is deleted first: once
+        the topic's znode is gone, a new topic of that name may be created, which would inherit the
+        configuration.  The request under ``/admin/delete_topics`` is deleted last, so that it is
+        still there after a failure.  Kafka deletes the topic's own znodes first, and checks only
+        whether these were deleted.
         """
         yield from self._tools.delete([ConfigZnode.topic_path(topic)])
         yield from self._tools.delete_recursively(TopicZnode.path(topic))
         yield from self._tools.delete([DeleteTopicZnode.path(topic)])
-        # Only now: the znode of a topic that stays could be written again, without replicas.
+        # Only after the znodes are deleted: this removes the replicas from the assignment.  If the
+        # topic stayed, its znode could be written again, without replicas.
         successful = ReplicaState.DELETION_SUCCESSFUL
         yield from self._replicas.handle_state_changes(
             self._context.table.replicas_in([topic], successful), ReplicaState.NON_EXISTENT

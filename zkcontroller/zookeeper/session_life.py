@@ -206,12 +206,12 @@ class SessionLife:
         self._enter(SessionState.EXPIRED)
 
     def authentication_failed(self) -> None:
-        """The credentials were refused, for good."""
+        """The credentials were refused; no further connection is tried."""
         _log.error("%sAuth failed.", self._prefix)
         self._finish(SessionState.AUTH_FAILED, AuthenticationFailed)
 
     def closed(self) -> None:
-        """The session was closed, for good."""
+        """The session was closed; no other one follows."""
         self._finish(SessionState.CLOSED, SessionExpired)
 
     def fired(self, kind: int, path: str) -> None:
