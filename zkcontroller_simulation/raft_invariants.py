@@ -120,7 +120,7 @@ class RaftInvariants:
     def answers(
         self, process: RaftProcess, request: RaftRequest, response: AnyRaftResponse
     ) -> None:
-        """Checks S1 for a granted vote in a response, which counts even if the voter crashes."""
+        """Checks S1 for a vote granted in a response: it counts even if the voter crashes later."""
         if not isinstance(request, VoteRequest) or not isinstance(response, VoteResponse):
             return
         if not response.vote_granted:

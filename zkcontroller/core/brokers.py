@@ -159,7 +159,7 @@ class Brokers:
         if znode is None:
             return
         if cached is None:
-            # It was corrupt when the brokers were read.
+            # The znode was corrupt when the brokers were read, so the broker is new.
             yield from self.process_broker_change()
             return
         broker = self._decode(broker_id, znode)

@@ -177,7 +177,7 @@ class ControllerContext:
             self.table.partition_state[row] = state
 
     def _count_offline(self, row: int, change: int) -> None:
-        # A topic under deletion has no leaders on purpose.
+        # The deletion of a topic takes its leaders offline: these partitions do not count.
         if self.table.topic_of[row] not in self.topics_with_deletion_started:
             self.offline_partition_count += change
 

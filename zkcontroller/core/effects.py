@@ -201,7 +201,7 @@ class LogLine:
 
     @property
     def text(self) -> str:
-        """All of it but level and logger."""
+        """The message, and the exception on the lines after it."""
         return self.message if self.exception is None else f"{self.message}\n{self.exception}"
 
 

@@ -108,7 +108,7 @@ class PartitionStateMachine:
         self._journal.info("Initializing partition state", PARTITION_STATE_MACHINE)
         table, context = self._context.table, self._context
         live = set(context.live_broker_ids)
-        # No replica is known to lie in a failed log directory yet: the broker alone decides.
+        # No failed log directory is known yet, so a leader on a live broker counts as online.
         new, online, offline = PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE
         context.put_initial_partition_states(
             bytes(
