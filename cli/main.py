@@ -87,7 +87,7 @@ class LazyGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        # Not by get_command, which would import every group for its help text.
+        # Do not call get_command, which would import every group for its help text.
         groups = [
             CompletionItem(name, help=text)
             for name, text in _GROUPS.items()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zkcontroller_cli.diagnosis.reading import ClusterReading
 
 CHANGES_WITHIN_S: Final = 600
-"""More than one change of the controller within so many seconds breaks rule C03."""
+"""More than one change of the controller within this many seconds breaks rule C03."""
 MOST_EPOCHS: Final = 1000
 """The most changes of the controller epoch that are remembered."""
 SILENCE_GAP_MS: Final = 15_000

@@ -483,7 +483,7 @@ class Monitor:
             for name, view in (reading.partitions or {}).items()
             if view.assignment.is_being_reassigned
         }
-        # Only partitions in moves: else the window would hold every partition some ten times.
+        # Keep only partitions that move: else the window would hold all partitions ten times.
         slim = Reading(reading.at_ms, partitions=under_way, moving_bytes=reading.moving_bytes)
         self.moves = [self._rated(move, slim) for move in moves(slim)]
         if "moving_bytes" not in self.stale:

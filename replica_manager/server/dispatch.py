@@ -62,7 +62,7 @@ PRODUCED_PARTITIONS_AT_ONCE: Final = 2_000
 """The most topics and partitions of a Produce request decoded on the event loop: some 3 ms."""
 
 READ_FAST_ASIDE_BYTES: Final = 64 * 1024
-"""A request of READERS with at least so many bytes is decoded in a thread.
+"""A request of READERS with at least this many bytes is decoded in a thread.
 
 The limit for other requests is READ_ASIDE_BYTES.
 """

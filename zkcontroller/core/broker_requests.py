@@ -297,7 +297,8 @@ class RequestBatch:
                 )
                 for row, each in zip(rows, replicas, strict=True)
             )
-        # Only whole brokers are down; and a cluster has few distinct replica lists.
+        # No log directory has failed, so the replicas of dead brokers are the offline ones.  They
+        # are encoded once for each distinct replica list, of which a cluster has few.
         ends = {
             each: bulk.update_metadata_end(
                 version, tuple(b for b in each if not context.is_live(b))

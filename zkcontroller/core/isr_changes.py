@@ -264,7 +264,7 @@ class IsrChanges:
     # ------------------------------------------------------------------ notifications
 
     def follow_notifications(self) -> Procedure[None]:
-        """The children of ``/isr_change_notification`` changed."""
+        """Handles a change of the children of ``/isr_change_notification``."""
         names = yield from self._tools.children(IsrChangeNotificationZnode.PATH, watch=True)
         paths = [IsrChangeNotificationSequenceZnode.path(name) for name in names]
         rows: dict[int, None] = {}

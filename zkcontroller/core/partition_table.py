@@ -28,7 +28,7 @@ from zkcontroller.core.states import PartitionState, ReplicaState
 NO_ROW: Final = sys.maxsize
 """No row: a column that is asked for it raises IndexError.  -1 would be the last partition."""
 LEAST_INTERNED: Final = 4_096
-"""Unused interned values are dropped only when there are at least so many values."""
+"""Unused interned values are dropped only when there are at least this many values."""
 T = TypeVar("T")
 _REPLICA_STATES = {state.value: state for state in ReplicaState}
 _NO_LEADER_AND_ISR = -1  # in the leader_epoch column: no state znode is known
@@ -388,7 +388,7 @@ class PartitionTable:
         )
 
     def forget_imbalance(self, topic: str) -> None:
-        """A topic queued for deletion does not count as imbalanced any more."""
+        """Subtracts the partitions of a topic queued for deletion from the imbalanced ones."""
         if topic in self.deleting:
             return
         for row in self.rows_of(topic):

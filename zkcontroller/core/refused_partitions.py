@@ -68,12 +68,12 @@ class RefusedPartitions:
         self._is_waiting = False
 
     def add_election(self, row: int) -> None:
-        """ZooKeeper refused an election; a partition that has a leader keeps that one."""
+        """Adds a partition whose election ZooKeeper refused; one with a leader needs no retry."""
         if self._has_no_leader(row):
             self._elections[self._tools.context.table.topic_partition(row)] = None
 
     def add_assignment(self, row: int) -> None:
-        """ZooKeeper refused the assignment with which a reassignment ends."""
+        """Adds a partition whose final assignment, after a reassignment, ZooKeeper refused."""
         self._assignments[self._tools.context.table.topic_partition(row)] = None
 
     def schedule(self) -> None:
@@ -117,7 +117,7 @@ class RefusedPartitions:
         return rows
 
     def retried(self) -> None:
-        """The retry is done: the next pause is the shortest one if nothing was refused again."""
+        """Ends the retry; if nothing was refused again, the next pause is the shortest one."""
         if not self._is_needed():
             self._pause_ms = FIRST_RETRY_MS
 

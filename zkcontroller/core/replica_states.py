@@ -76,7 +76,7 @@ class ReplicaStateMachine:
     # ------------------------------------------------------------------ life
 
     def startup(self) -> Procedure[None]:
-        """Replicas on live brokers go Online, all others Offline.
+        """Moves replicas on live brokers to Online, all others to Offline.
 
         So each broker gets all its partitions, and replicas on dead brokers leave the ISRs.
         """

@@ -74,7 +74,7 @@ class TopicDeletionManager:
             yield from self._remove_requests(queued)
 
     def process_requests(self) -> Procedure[None]:
-        """The children of ``/admin/delete_topics`` changed."""
+        """Handles a change of the children of ``/admin/delete_topics``."""
         asked = yield from self._tools.children(DeleteTopicsZnode.PATH, watch=True)
         self._journal.debug(f"Delete topics listener fired for topics {csv(asked)} to be deleted")
         known = self._context.table.topics
@@ -129,7 +129,7 @@ class TopicDeletionManager:
             yield from self.resume()
 
     def fail_replicas(self, replicas: Mapping[int, Sequence[int]]) -> Procedure[None]:
-        """Replicas (broker to rows) of queued topics went offline: their topics must wait."""
+        """Handles replicas (broker to rows) of queued topics that went offline: the topics wait."""
         for broker_id, rows in replicas.items():
             yield from self._fail(broker_id, rows)
 

@@ -210,7 +210,7 @@ class ZooKeeperConnection(KazooClient):  # type: ignore[misc]  # kazoo is untype
         auth: tuple[tuple[str, str], ...],
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        # Before kazoo's own constructor, which already resets the session.
+        # Set before kazoo's own constructor, which already resets the session.
         self._listener = listener
         super().__init__(
             hosts=hosts,

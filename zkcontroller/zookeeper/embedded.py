@@ -256,7 +256,7 @@ def _spawn(command: list[str], folder: Path, output: Path) -> subprocess.Popen[b
                     stdout=console,
                     stderr=subprocess.STDOUT,
                     preexec_fn=_die_with_parent(),
-                    # Its own group: Ctrl-C in a terminal must not end the server before us.
+                    # In a process group of its own, so that Ctrl-C does not end it before us.
                     process_group=0,
                 )
         except OSError as error:

@@ -72,7 +72,7 @@ class SessionLife:
         self._max_request_bytes = max_request_bytes + REQUEST_OVERHEAD_BYTES
         self._permits = threading.BoundedSemaphore(max_in_flight_requests)
         self._changed = threading.Condition()
-        # All below belongs to self._changed.
+        # The lock of self._changed protects the following attributes.
         self._session_id = 0
         self._past_session_ids: tuple[int, ...] = ()
         self._generation = 0

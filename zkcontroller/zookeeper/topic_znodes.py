@@ -129,7 +129,7 @@ def _encode_replica_map(replicas: Mapping[int, tuple[int, ...]]) -> bytes:
 
 
 _CACHED_ORDERS_TO: Final = 1000
-"""The order of partition keys is cached for topics of at most so many partitions."""
+"""The order of partition keys is cached for topics of at most this many partitions."""
 
 
 @lru_cache(maxsize=128)
