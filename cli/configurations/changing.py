@@ -209,7 +209,7 @@ def carry_out(
 def _wait_for(
     given: Settings, store: ConfigStore, wanted: Sequence[PlannedKey]
 ) -> Mapping[ConfigEntity, Mapping[str, ConfigSetting]]:
-    """The settings, read again until they are as wanted or time is up."""
+    """The settings, read again until they show every change or time is up."""
     entities = list(dict.fromkeys(each.entity for each in wanted))
     end = time.monotonic() + given.deadline_s
     while True:
