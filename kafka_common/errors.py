@@ -91,7 +91,7 @@ class InvalidFrame(ZkControllerError):
 
 
 class UnsupportedVersion(InvalidFrame):
-    """A request has an API key or a version that this process does not support."""
+    """An API key, or a version of a message, record or feature, that is not supported."""
 
 
 class ConfigInvalid(ZkControllerError):

@@ -54,7 +54,7 @@ class ControlResponses:
     def leader_and_isr(self, event: LeaderAndIsrResponseReceived) -> Procedure[None]:
         """Handles a LeaderAndIsr response: replicas with KAFKA_STORAGE_ERROR go offline.
 
-        A replica without the error is only removed from the offline ones; its state stays.
+        A replica with NONE is only no longer noted as offline; its state does not change.
         """
         if event.request_error != NONE:
             self.report_error("LeaderAndIsr", event.broker_id, event.request_error, event.response)
