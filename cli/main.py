@@ -87,7 +87,7 @@ class LazyGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        # Not by get_command, which would import every group for its help text.
+        # Do not call get_command, which would import every group for its help text.
         groups = [
             CompletionItem(name, help=text)
             for name, text in _GROUPS.items()
@@ -237,7 +237,7 @@ def _hint(code: ExitCode, settings: Settings, sentence: str) -> str:
         return "; --timeout SECONDS waits longer"
     if code is not ExitCode.CANNOT_CONNECT:
         return ""
-    # Only if it was loaded before, as loading the contexts may be what has failed.
+    # Use the context only if it is loaded already: loading it may be what has failed.
     context = settings.__dict__.get("context")
     if context is not None:
         return f"; this is context {context.name}: zkctl context show {context.name}"

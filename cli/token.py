@@ -125,7 +125,7 @@ def create(
         proof = _proof(bootstrap, deadline, token.token_id, token.expires_at_ms)
         is_shown = not proof.brokers_without(token.token_id) or (False if is_visible else None)
     finally:
-        # Also after an error of the proof, as the HMAC exists nowhere else.
+        # Print the HMAC even if the proof failed, because it exists nowhere else.
         hmac = base64.b64encode(token.hmac).decode()
         given.renderer.record({**_row(token, hmac=hmac), "is_shown": is_shown}, _CREATED)
         say("the HMAC is the token's password, and is not shown again: keep it now")

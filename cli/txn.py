@@ -242,7 +242,7 @@ async def _hanging_rows(
     found = await _producers_of(bootstrap, deadline, wanted, broker_id=broker_id, known=known)
     now_ms = _now_ms()
     candidates = open_longer_than(found, round(max_age_min * 60_000), now_ms)
-    # Sent also without candidates, so that a broker before Kafka 3.0 always refuses.
+    # Send ListTransactions even without candidates, so that a broker before 3.0 always refuses.
     listed = await list_transactions(
         bootstrap, deadline, producer_ids=sorted({each.producer_id for each in candidates})
     )

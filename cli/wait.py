@@ -1,4 +1,4 @@
-"""``zkctl wait``: returns when the cluster is as wanted.
+"""``zkctl wait``: returns when the cluster fulfils all conditions.
 
 It looks again when a ZooKeeper watch fires, and at the latest after a second, so that it also sees
 a change between a look and setting the watches.  Brokers have no watches, so they are polled.

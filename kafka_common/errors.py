@@ -91,7 +91,7 @@ class InvalidFrame(ZkControllerError):
 
 
 class UnsupportedVersion(InvalidFrame):
-    """An API key or version outside of what is advertised."""
+    """An API key, or a version of a message, record or feature, that is not supported."""
 
 
 class ConfigInvalid(ZkControllerError):

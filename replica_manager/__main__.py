@@ -3,13 +3,13 @@
 ``--metrics-port`` serves its metrics to Prometheus.
 
 SIGTERM and SIGINT stop it by controlled shutdown; a second one ends it at once.  It is ready when
-server.log says ``[KafkaServer id=1] started`` and ``broker.json`` stands in the first log
-directory.  Exit code 0 after a stop, 1 after a failure.  The environment variable
+server.log says ``[KafkaServer id=1] started`` and ``broker.json`` is in the first log directory.
+Exit code 0 after a stop, 1 after a failure.  The environment variable
 ``ZKCONTROLLER_ZOOKEEPER_AUTH``, ``digest:USER:PASSWORD`` or ``sasl:USER:PASSWORD``, holds its
 credentials for ZooKeeper.  With ``ZKCONTROLLER_HOLD_SOCKET`` a test may hold the controller
 between two of its steps (:mod:`zkcontroller.runtime.hold_points`), and the broker ends with the
 test.  With ``ZKCONTROLLER_LOOP_WATCH_MS`` server.log names each callback that
-holds the event loop for so many milliseconds.
+holds the event loop for at least this many milliseconds.
 
 Source: Kafka's ``kafka-server-start.sh``, ``kafka.Kafka``.
 """
@@ -49,7 +49,7 @@ _log = logging.getLogger("kafka.Kafka$")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The process; answers its exit code."""
+    """Runs a broker by the arguments of the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
         config = load_config(options.properties, parse_overrides(options.override))
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MetricsServing:
-    """Where a broker serves its metrics, and which; without a port it does not."""
+    """Where a broker serves its metrics, and which ones; ``port`` None: it serves none."""
 
     port: int | None = None
     host: str = LOOPBACK
@@ -87,10 +87,10 @@ def run_broker(
     metrics: MetricsServing,
     is_quiet: bool = False,
 ) -> int:
-    """Runs the broker until a signal ends it; answers the exit code.  Once per process.
+    """Runs the broker until a signal ends it; returns the exit code.  Called once per process.
 
-    ``source`` is where the configuration comes from, for messages; ``levels`` are logger to level
-    of log4j, over the defaults; ``is_quiet`` leaves server.log out of standard output.
+    ``source`` names the origin of the configuration in messages.  ``levels`` are log4j's levels by
+    logger, instead of the defaults.  With ``is_quiet``, server.log is not repeated on stdout.
     """
     set_wall_time_by_environment()
     set_up_interpreter()
@@ -110,7 +110,7 @@ def run_broker(
         for warning in config.warnings:
             logging.getLogger("kafka.server.KafkaConfig").warning("%s", warning)
         if not is_quiet and (rights := root_warning(os.geteuid())) is not None:
-            # Not in server.log: Kafka's has no such line, and its readers know every line of it.
+            # Not in server.log: Kafka has no such line there, so log readers do not know it.
             print(f"warning: {rights}", file=sys.stderr)
         values = Metrics()
         is_served = metrics.port is not None
@@ -138,7 +138,7 @@ def run_broker(
 
 
 def raise_open_files_limit() -> None:
-    """Lets the process open as many files as it may: each log and each client is one or more."""
+    """Raises the limit of open files to its hard limit: each log and each client needs some."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

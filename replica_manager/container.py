@@ -56,7 +56,7 @@ _USAGE: Final = 2
 
 
 class ContainerConfig(NamedTuple):
-    """What a container's environment and its mounted file ask for."""
+    """The settings in a container's environment variables and in its mounted file."""
 
     broker: BrokerConfig
     log_levels: Mapping[str, str]
@@ -73,7 +73,7 @@ def container_config(
 ) -> ContainerConfig:
     """The configuration of the container's broker.
 
-    Raises ConfigInvalid, which names the variable behind a wrong key where there is one.
+    Raises ConfigInvalid; it names the environment variable if that set the invalid key.
     """
     said = read_environment(environment, secrets)
     in_file = read_properties_file(mounted) if mounted.exists() else {}
@@ -113,8 +113,8 @@ def _metrics_port(environment: Mapping[str, str]) -> int | None:
 
 
 def run(environment: Mapping[str, str]) -> int:
-    """Runs the broker until a signal ends it; answers the exit code."""
-    # Not for the health check, which is a process of its own every few seconds.
+    """Runs the broker until a signal ends it; returns the exit code."""
+    # Imported here: the health check, a new process every few seconds, does without it.
     from replica_manager.__main__ import MetricsServing, run_broker
 
     config = container_config(environment)
@@ -131,7 +131,7 @@ def run(environment: Mapping[str, str]) -> int:
 
 
 def _require_writable(folder: Path) -> None:
-    """ConfigInvalid if the process cannot write there; the folder may be missing still."""
+    """ConfigInvalid if the process may not write to the folder, or not create a missing one."""
     existing = next(
         each for each in (folder.absolute(), *folder.absolute().parents) if each.exists()
     )
@@ -159,12 +159,12 @@ async def unhealthy(listener: Endpoint) -> str | None:
             security=ClientSecurity(_unverified() if _has_tls(listener) else None),
         )
         try:
-            # Answered before any login, whatever the listener asks for.
+            # A broker responds to ApiVersions before the client has logged in.
             response = await connection.request(ApiVersionsRequest())
         finally:
             await connection.close()
     except (OSError, ZkControllerError) as failure:
-        # A broker that wants a certificate of its client is there, and has answered.
+        # A broker that refuses a client without a certificate is running.
         return None if any(alert in str(failure) for alert in _WANTS_CERTIFICATE) else str(failure)
     assert isinstance(response, ApiVersionsResponse)
     return None if response.error_code is ErrorCode.none else response.error_code.name
@@ -175,7 +175,10 @@ def _has_tls(listener: Endpoint) -> bool:
 
 
 def _unverified() -> ssl.SSLContext:
-    """The address is the container's own, and nothing secret is sent."""
+    """A TLS context that verifies no certificate.
+
+    The health check connects only to its own container, and sends nothing secret.
+    """
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -183,9 +186,12 @@ def _unverified() -> ssl.SSLContext:
 
 
 def health(environment: Mapping[str, str]) -> int:
-    """Asks the broker that runs with this environment; answers the exit code, prints a reason."""
+    """Checks the broker that runs with this environment; returns the exit code.
+
+    Prints the reason if the broker is unhealthy.
+    """
     bound = container_config(environment).broker.listeners.bound
-    # One without TLS where there is one: a handshake costs both sides.
+    # Prefer a listener without TLS: a handshake costs time on both sides.
     reason = asyncio.run(unhealthy(min(bound, key=_has_tls)))
     if reason is not None:
         print(f"unhealthy: {reason}", file=sys.stderr)
@@ -196,7 +202,7 @@ _VERBS: Final = {"run": run, "health": health}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The process; answers its exit code."""
+    """Runs the verb ``run`` or ``health``; returns the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     verb = _VERBS.get(words[0] if words else "run")
     if verb is None or len(words) > 1:

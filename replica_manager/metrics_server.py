@@ -2,9 +2,9 @@
 
 Kafka shows its metrics by JMX, and people scrape them through the JMX exporter, an agent inside the
 process that listens on a port of its own.  Here that port needs no agent; the names are the same.
-Every client that reaches it can read everything and change nothing, so it is on the loopback
-address unless another is asked for.  Each scrape has a thread and a descriptor of the broker's, so
-there are only so many at once, and a client that is silent is not waited for.
+Every client that reaches the port can read all metrics and change nothing, so the server listens on
+the loopback address unless another one is given.  Each scrape takes a thread and a descriptor of
+the broker, so the number of scrapes at once is limited, and a silent client is disconnected.
 
 Source: the JMX exporter's HTTP server.
 """
@@ -27,16 +27,16 @@ from kafka_common.observability.metrics import Metrics
 
 LOOPBACK = "127.0.0.1"
 MOST_SCRAPES: Final = 16
-"""At once; a connection beyond is closed."""
+"""The most scrapes at once; a further connection is closed."""
 SILENCE_S: Final = 10
-"""A client that sends or takes nothing for so long is gone."""
+"""Seconds after which a client that neither sends nor receives is disconnected."""
 _log = logging.getLogger("kafka.server.KafkaServer")
 
 
 class MetricsServer:
-    """Serves one broker's metrics from threads of its own, from now until :meth:`close`.
+    """Serves one broker's metrics in threads of its own, from its creation to :meth:`close`.
 
-    ``port`` 0 takes a free one.  Raises ConfigInvalid when host and port cannot be listened on.
+    ``port`` 0 takes a free port.  Raises ConfigInvalid if it cannot listen at host and port.
     """
 
     def __init__(self, metrics: Metrics, port: int, host: str = LOOPBACK) -> None:
@@ -47,7 +47,7 @@ class MetricsServer:
             server = _server_class(host, port)
             self._server = make_server(host, port, app, server, handler_class=_ScrapeHandler)
         except (OSError, OverflowError, UnicodeError) as failure:
-            # UnicodeError stands for a label of the host that is empty or too long.
+            # UnicodeError is raised for a host name with an empty or too long label.
             raise ConfigInvalid(
                 "--metrics-port", f"{host}:{port}", f"one to listen on ({failure})"
             ) from failure
@@ -70,13 +70,13 @@ class MetricsServer:
 
 
 class _ScrapeServer(BoundedThreads, WSGIServer):
-    """A thread for each scrape, and so many threads."""
+    """Runs each scrape in a thread of its own, at most :data:`MOST_SCRAPES` at once."""
 
     most_connections = MOST_SCRAPES
 
     @override
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Says nothing: clients break off."""
+        """Logs nothing, because a client may disconnect at any time."""
 
 
 class _ScrapeServer6(_ScrapeServer):
@@ -93,4 +93,4 @@ class _ScrapeHandler(WSGIRequestHandler):
 
     @override
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: a scrape comes every few seconds."""
+        """Logs nothing, because there is a scrape every few seconds."""

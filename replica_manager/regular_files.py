@@ -1,7 +1,7 @@
-"""Opens the files of a log directory, and nothing that only looks like one.
+"""Opens the regular files of a log directory, and refuses links, pipes and other kinds.
 
 Every file there is opened by :func:`open_regular`.  A symbolic link is refused, because recovery
-truncates what it opens; a pipe is, because opening it would wait.
+truncates what it opens.  A pipe is refused, because opening it would wait.
 
 Deviation: Kafka follows symbolic links below a log directory.  The path of a log directory itself
 may contain links, here as there.
@@ -20,7 +20,7 @@ from kafka_common.process.resource_limits import exhausted_limit
 from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
 
 PRIVATE_MODE: Final = 0o600
-"""Of files that may hold secrets: their owner reads and writes them, no one else."""
+"""The mode of files that may hold secrets: only the owner may read and write them."""
 
 
 def open_regular(path: Path, flags: int) -> int:
@@ -43,10 +43,10 @@ def open_regular(path: Path, flags: int) -> int:
 
 
 def sync_file(descriptor: int) -> None:
-    """Returns when what was written to the file is on disk; OSError of a failed disk if not.
+    """Returns when the written data is on disk; OSError of a failed disk if the fsync fails.
 
-    Also where memory is what was lacking (ENOMEM): the system may drop what it could not write, and
-    a second call would find nothing left to do.  So this is never tried again.
+    Even a lack of memory (ENOMEM) counts as a failed disk: the system may have dropped the data,
+    and a second fsync would succeed without it.  So an fsync is never repeated.
     """
     try:
         os.fsync(descriptor)
@@ -57,9 +57,10 @@ def sync_file(descriptor: int) -> None:
 
 
 def undo(step: Callable[[], object]) -> None:
-    """Undoes a part of what was refused; OSError of a failed disk if that is refused, too.
+    """Undoes one step of a failed operation; OSError of a failed disk if that fails, too.
 
-    Then the files are not what the log in memory says, so it must not go on.
+    The files then differ from the log in memory, so the log must not be used any more.  A file that
+    is missing needs no undoing.
     """
     try:
         step()
@@ -70,7 +71,7 @@ def undo(step: Callable[[], object]) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Puts a text in the place of a file's, for its owner's eyes only: it may hold secrets."""
+    """Replaces a file by a text that only the owner may read, because it may hold secrets."""
     beside = path.with_name(path.name + ".tmp")
     descriptor = open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     with open(descriptor, "w", encoding="utf-8") as file:
@@ -80,7 +81,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_file(path: Path, most_bytes: int = -1) -> bytes:
-    """The content of a regular file, at most so much of it.  Blocks."""
+    """The content of a regular file, at most ``most_bytes`` of it (-1: all).  Blocks."""
     with open(open_regular(path, os.O_RDONLY), "rb") as file:
         return file.read(most_bytes)
 
@@ -88,14 +89,14 @@ def read_file(path: Path, most_bytes: int = -1) -> bytes:
 def read_configured(path: Path, most_bytes: int) -> bytes:
     """The content of a file that a configuration or a command names; it may be a link.  Blocks.
 
-    OSError, with a text in ``strerror``, for what cannot be read, what is no regular file (opening
-    a pipe would wait, a device may never end), and what has more than ``most_bytes``.
+    Raises OSError, with a text in ``strerror``, if the file cannot be read, is no regular file
+    (opening a pipe would wait, a device may never end), or has more than ``most_bytes``.
     """
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "its path has the character NUL")
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        # It refuses a folder, and would leave its descriptor open.
+        # open() refuses the descriptor of a folder, and does not close it: the ``finally`` does.
         with open(descriptor, "rb", closefd=False) as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EPERM, "it is no regular file")

@@ -1,4 +1,4 @@
-"""The exception by which a handler refuses: an error code and a message for the client."""
+"""The exception by which a handler refuses a request: error code and message for the client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ class RequestRefused(ZkControllerError):
 
 
 def before_producer_fenced(error: ErrorCode, api_version: int, fenced_since: int) -> ErrorCode:
-    """The error for old versions, which do not know PRODUCER_FENCED (KIP-588)."""
+    """The error; below version ``fenced_since`` INVALID_PRODUCER_EPOCH for PRODUCER_FENCED.
+
+    Source: KIP-588.
+    """
     if error is ErrorCode.producer_fenced and api_version < fenced_since:
         return ErrorCode.invalid_producer_epoch
     return error

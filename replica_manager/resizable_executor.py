@@ -1,7 +1,7 @@
 """A pool of threads whose number can be changed while it works.
 
 The standard library's pool cannot shrink.  So a resize makes a new pool, which takes all further
-work; the old one finishes what it was given, and its threads end.
+work.  The old pool finishes the work submitted to it; then its threads end.
 
 Source: Kafka ``KafkaRequestHandlerPool.resizeThreadPool``, ``KafkaScheduler.resizeThreadPool``.
 """
@@ -20,7 +20,7 @@ _R = TypeVar("_R")
 
 
 class ResizableExecutor(Executor):
-    """May be used and resized from any thread."""
+    """A pool of threads that any thread may use and resize."""
 
     def __init__(self, threads: int, thread_name_prefix: str) -> None:
         self._prefix = thread_name_prefix
@@ -31,11 +31,11 @@ class ResizableExecutor(Executor):
 
     @property
     def threads(self) -> int:
-        """How many threads further work may have."""
+        """The number of threads for work that is submitted from now on."""
         return self._threads
 
     def resize(self, threads: int) -> None:
-        """Work that is submitted from now on has so many threads."""
+        """Sets the number of threads for work that is submitted from now on."""
         with self._lock:
             if threads == self._threads:
                 return

@@ -60,7 +60,7 @@ class Intervention(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Intervention:
-        """From ``kill 2@120`` or ``delete-controller@120``; raises InterventionRefused."""
+        """The intervention in a text such as ``kill 2@120``; raises InterventionRefused."""
         match = _TEXT.fullmatch(text.strip())
         if match is None:
             raise InterventionRefused(
@@ -71,7 +71,7 @@ class Intervention(NamedTuple):
 
     @classmethod
     def from_json(cls, value: object) -> Intervention:
-        """From an object of a recording's source; raises InterventionRefused."""
+        """The intervention in a JSON object of a recording's source; or InterventionRefused."""
         if not isinstance(value, dict):
             raise InterventionRefused("an intervention is an object with turn, act and broker")
         turn, act, broker_id = value.get("turn"), value.get("act"), value.get("broker")
@@ -98,7 +98,7 @@ class Intervention(NamedTuple):
         return cls(turn, Act(act), broker_id)
 
     def as_json(self) -> dict[str, Any]:
-        """The intervention as a recording's source has it."""
+        """The intervention as a JSON object for a recording's source."""
         found: dict[str, Any] = {"turn": self.turn, "act": self.act.value}
         if self.broker_id is not None:
             found["broker"] = self.broker_id

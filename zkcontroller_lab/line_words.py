@@ -84,7 +84,7 @@ def _item(answer: object) -> str:
 
 
 def request_of(send: SendControlRequest) -> ControlRequest:
-    """The request as a broker reads it."""
+    """The control request, decoded from its bytes as a broker decodes it."""
     return decode(send.api_key, send.api_version, b"".join(send.body))
 
 

@@ -41,8 +41,8 @@ def test_{name}() -> None:
 def saved_test(recording: Recording) -> tuple[str, str]:
     """The file's name and its text.
 
-    Its test holds for the code that made the recording.  If the run broke an invariant, the test
-    fails until the defect is repaired.
+    The test passes with the code that made the recording.  But if the run broke an invariant, the
+    test fails until the defect is repaired.
     """
     source = recording.source
     is_seed = source["kind"] == "seed"

@@ -72,7 +72,7 @@ class Invariants:
     # ------------------------------------------------------------------ always
 
     def check(self) -> None:
-        """After every action: at most one broker ever acts in a controller epoch."""
+        """Checks after every action that at most one broker has acted in each controller epoch."""
         for process in self._world.living.values():
             controller = process.controller
             if controller.is_active:

@@ -120,7 +120,7 @@ class RaftInvariants:
     def answers(
         self, process: RaftProcess, request: RaftRequest, response: AnyRaftResponse
     ) -> None:
-        """Checks S1 for a granted vote in a response, which counts even if the voter crashes."""
+        """Checks S1 for a vote granted in a response: it counts even if the voter crashes later."""
         if not isinstance(request, VoteRequest) or not isinstance(response, VoteResponse):
             return
         if not response.vote_granted:
@@ -248,7 +248,11 @@ class RaftInvariants:
         )
 
     def _high_watermark_moves(self, process: RaftProcess, high_watermark: int) -> None:
-        """Checks S7 when a node raises its high watermark in memory."""
+        """Checks S7 when a node raises its high watermark in memory.
+
+        A leader needs a record of its own epoch.  A follower may only take a high watermark that
+        some node has exposed.
+        """
         core = process.core
         assert core is not None
         if not process.is_leader:

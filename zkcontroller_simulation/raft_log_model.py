@@ -253,7 +253,7 @@ class InMemoryRaftLog:
         return self.batches[self._place_of(offset)]
 
     def batches_from(self, offset: int, most: int) -> list[NumberBatch]:
-        """At most so many batches, beginning with the one that has ``offset``."""
+        """At most ``most`` batches, beginning with the one that has ``offset``."""
         place = self._place_of(offset)
         return self.batches[place : place + most]
 

@@ -40,7 +40,7 @@ UPSTREAM: Final = QuorumConfig(
 PATIENT: Final = replace(UPSTREAM, retry_backoff_ms=300)
 """The same timeouts, but nodes retry less often to find a leader."""
 DENSE_EACH: Final = 10
-"""One in so many seeds runs with the many requests of UPSTREAM; the others with PATIENT."""
+"""One in this many seeds runs with the many requests of UPSTREAM; the others with PATIENT."""
 MOST_APPENDS: Final = 3
 
 

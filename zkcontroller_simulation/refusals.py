@@ -52,7 +52,7 @@ Refusal: TypeAlias = Callable[[str, Sequence[ZkCode]], ZkCode | None]
 def perform_in_part(
     request: ZkRequest, refusal: Refusal, perform: Callable[[ZkRequest], Any]
 ) -> Any:
-    """The result of ``request``, each part of which may be refused."""
+    """Performs ``request`` without the parts that ``refusal`` refuses; returns the whole result."""
     codes = READ_REFUSALS if _is_read(request) else WRITE_REFUSALS
     items = _items(request)
     if isinstance(request, FencedBatch) and (code := refusal(ControllerEpochZnode.PATH, codes)):

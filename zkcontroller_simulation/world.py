@@ -169,14 +169,14 @@ class World:
             self._tell_expired(process)
 
     def shut_down(self, broker_id: int) -> int:
-        """Asks the active controller to take the broker's leaderships; the request's id."""
+        """Asks the active controller to move the broker's leaderships; returns the request's id."""
         controller = self.controller
         assert controller is not None, "there is no controller to ask"
         broker_epoch = self.living[broker_id].broker.broker_epoch
         return self.ask_shutdown(controller, broker_id, broker_epoch)
 
     def ask_shutdown(self, controller: BrokerProcess, broker_id: int, broker_epoch: int) -> int:
-        """A ControlledShutdown request to one broker's controller; the request's id."""
+        """Sends a ControlledShutdown to one broker's controller; returns the request's id."""
         self.invariants.excused.add(broker_id)
         self._request_id += 1
         controller.put(ControlledShutdown(broker_id, broker_epoch, self._request_id))
@@ -346,13 +346,16 @@ class World:
         self.operator.create_missing(PERSISTENT_PATHS)
 
     def pause_controller_at(self, question: type | Callable[[Question], bool]) -> BrokerProcess:
-        """Runs until the active controller wants to ask this and pauses it just before it does."""
+        """Runs the world until the active controller is about to ask ``question``; pauses it there.
+
+        See :meth:`pause_at`.
+        """
         return self.pause_at(self.controller, question)
 
     def pause_at(
         self, process: BrokerProcess | None, question: type | Callable[[Question], bool]
     ) -> BrokerProcess:
-        """Runs until the process wants to ask this and pauses it just before it does."""
+        """Runs the world until ``process`` is about to ask ``question``; pauses it before that."""
         assert process is not None, "there is no process to pause"
 
         def is_it(asked: Question) -> bool:

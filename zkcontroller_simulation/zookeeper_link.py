@@ -153,7 +153,7 @@ class ZooKeeperLink:
         self._timeline.after(delay_ms, lambda: self._run(self._reconnect))
 
     def closed_by_server(self) -> None:
-        """The server closed the connection; the client notices after what was sent before."""
+        """The server closed the connection; the client notices it after all earlier messages."""
         connection = self._connection
         self._to_client.send(
             self._timeline.within(self._weather().zookeeper_delay_ms),

@@ -94,7 +94,7 @@ class _Node:
             ctime_ms=self.ctime_ms,
             mtime_ms=self.mtime_ms,
             zk_version=self.version,
-            # The server counts creations and reports creations + deletions (DataNode.copyStat).
+            # As ZooKeeper's DataNode.copyStat: creations plus deletions of children.
             cversion=self.creates * 2 - len(self.children),
             aversion=0,
             ephemeral_owner=self.owner,

@@ -51,6 +51,6 @@ def __getattr__(name: str) -> object:
     """Imports a class only when it is used, because pytest imports this package in every run."""
     if name not in _MODULES:
         raise AttributeError(name)
-    # It must come before kio, which would import Hypothesis (kafka_common.lean_kio).
+    # Import kafka_common before kio, which would import Hypothesis (kafka_common.lean_kio).
     import_module("kafka_common")
     return getattr(import_module(_MODULES[name]), name)

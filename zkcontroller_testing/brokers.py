@@ -90,7 +90,7 @@ class BrokerProcesses:
             named = controller()
             if named is None or not set(broker_ids) <= set(registered()):
                 return None
-            # On another thread's loop, because a test that is a coroutine has a loop in this one.
+            # Call it on the loop of another thread: a test that is a coroutine runs one in this.
             known = self._loop.call(asyncio.to_thread(controllers_in_caches, addresses))
             return True if all(known.get(each) == named for each in broker_ids) else None
 
@@ -195,6 +195,6 @@ def _wait_gone(process: ProcessId, timeout_s: float) -> bool:
 
 def _is_reaped(process: ProcessId) -> bool:
     with contextlib.suppress(ChildProcessError):  # it is a child of the fork server
-        # Without this it would stay a zombie until this process ends.
+        # Without this call the ended process would stay a zombie until this process ends.
         os.waitpid(process.pid, os.WNOHANG)
     return process.is_gone

@@ -94,7 +94,7 @@ class KafkaClusterContainer:
     # Start and end
 
     def start(self, broker_id: int | None = None) -> KafkaClusterContainer:
-        """Starts the cluster, or one of its brokers again; returns when they are healthy."""
+        """Starts the cluster, or one stopped broker; returns when the started ones are healthy."""
         if broker_id is not None:
             self._wrapped(broker_id).start()
             self.wait_healthy(broker_id)

@@ -78,7 +78,10 @@ class Door(ABC, Generic[LinkT]):
         self.break_links(lambda _: True)
 
     def cut_off(self, cuts: Mapping[Peer, bool]) -> None:
-        """Cuts off exactly these peers from now on; True: silently, False: connections break."""
+        """Cuts off exactly the peers in ``cuts`` from now on.
+
+        True: their frames are lost silently; False: their connections break.
+        """
         self._cuts = cuts
         self.break_links(
             lambda link: link.has_lost_frames or self._cuts.get(link.peer, True) is False

@@ -149,7 +149,7 @@ class ForkServer:
                 except (BrokenPipeError, ConnectionResetError, ChildProcessError):
                     if is_new:
                         raise
-                    # It was killed, perhaps so lately that its socket still took the request.
+                    # The server was killed, perhaps just now, so its socket took the request.
                     self.close()
                     return self._forked(files)
 

@@ -223,7 +223,7 @@ def _reads_in_turn(history: Sequence[Operation]) -> Iterator[tuple[Operation, Op
 
 
 def watermarks_back(history: Sequence[Operation]) -> Iterator[HistoryViolation]:
-    """Ends of partitions that are lower than an offset read, or an end returned, before."""
+    """End offsets of partitions that are lower than an earlier end offset or a read record's."""
     for place, operations in _by_place(history, ClientAct.READ, ClientAct.WATERMARK).items():
         by_end = sorted(operations, key=lambda each: each.completed_ns or 0)
         waiting = deque(by_end)

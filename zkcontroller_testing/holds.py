@@ -71,7 +71,7 @@ class HoldServer:
         self._thread.start()
 
     def arm(self, point: HoldPoint) -> int:
-        """Holds controllers at a point from now on; returns a number for this hold, the arm."""
+        """Holds controllers at a point from now on; returns the number of this hold."""
         with self.changed:
             arm = next(self._arms)
             self._points[arm] = point
@@ -82,7 +82,7 @@ class HoldServer:
         return arm
 
     def disarm(self, arm: int) -> None:
-        """Ends the hold that :meth:`arm` has numbered so; all controllers held by it go on."""
+        """Ends the hold with the number ``arm``; all controllers that it holds continue."""
         with self.changed:
             point = self._points.pop(arm, None)
             self._say_to(None, 0)
@@ -101,7 +101,7 @@ class HoldServer:
             return self._reached[arm][0]
 
     def set_clock(self, broker_id: int, offset_ms: int, timeout_s: float) -> None:
-        """Sets a broker's clock and waits until it is set; a stopped broker will start with it."""
+        """Sets a broker's clock and waits for that; a stopped broker gets it at its next start."""
         with self.changed:
             self.clock_offsets_ms[broker_id] = offset_ms
             is_set = self._say_to(broker_id, timeout_s)
@@ -109,7 +109,7 @@ class HoldServer:
             raise NotInTime(f"broker {broker_id} did not set its clock in {timeout_s:g} s")
 
     def close(self) -> None:
-        """Ends it; brokers that still run end with it."""
+        """Closes the socket and all connections; a broker that still runs then ends."""
         # Closing alone would not wake the thread that waits in accept.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)

@@ -87,7 +87,7 @@ class Operation:
         return f"{self.topic}-{self.partition}"
 
     def is_before(self, other: Operation) -> bool:
-        """Whether it was completed before or when the other one was invoked."""
+        """Whether this operation was completed no later than ``other`` was invoked."""
         return self.completed_ns is not None and self.completed_ns <= other.invoked_ns
 
 

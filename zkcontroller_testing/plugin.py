@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def kafka_shared_zookeeper(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
-    """The folder of the ZooKeeper that all workers of this run share; it ends with the last."""
+    """The folder of the ZooKeeper that all workers of this run share; the last one ends it."""
     from zkcontroller_testing.shared_server import SharedServer
 
     root = tmp_path_factory.getbasetemp()
@@ -129,7 +129,7 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Clusters that a test starts itself end with the test."""
+    """Makes a cluster that a test itself starts end with the test."""
     owners: list[_Owner] = [item]
     item.config.stash[_OWNERS] = owners
     return (yield)
@@ -137,7 +137,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
-    """Clusters that a fixture starts while it is set up end with the fixture."""
+    """Makes a cluster that a fixture starts during its setup end with the fixture."""
     owners = request.config.stash[_OWNERS]
     owners.append(request)
     try:

@@ -124,7 +124,7 @@ class RecordedProducer(_RecordedClient):
 
         def delivered(error: Any, message: Any) -> None:
             if error is None:
-                # The offset is None if a later batch was acknowledged first, and this one by it.
+                # The offset is None if only the response to a later batch acknowledged this record.
                 invocation.ok(offset=-1 if message.offset() is None else message.offset())
             elif error.name() in _REFUSED:
                 invocation.fail(error)

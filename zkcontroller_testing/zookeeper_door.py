@@ -35,7 +35,7 @@ class AnswerLoss:
     count: int = field(default=0, init=False)
 
     def applies(self, operation: int) -> bool:
-        """Whether the response to this request is to be lost; if so, counts it."""
+        """Whether the response to a request with this opcode is to be lost; counts a lost one."""
         if operation != self.operation or self.count == self.times:
             return False
         self.count += 1

@@ -312,14 +312,14 @@ class RuleBook:
         return [WILDCARD, *sorted(named)]
 
     def probe(self, pattern: ResourcePattern) -> str:
-        """The name of a resource that this pattern matches, and no more specific pattern."""
+        """A resource name that this pattern matches, but no more specific pattern of an ACL."""
         if pattern.resource_type is ResourceType.CLUSTER:
             return CLUSTER_NAME
         if pattern.pattern_type is PatternType.LITERAL and pattern.name != WILDCARD:
             return pattern.name
         start = pattern.name if pattern.pattern_type is PatternType.PREFIXED else ""
         code = ord("a")
-        # Ends after at most one more letter than there are names.
+        # Each name rules out at most one letter, so the loop ends.
         while self._is_begun(start + chr(code)):
             code += 1
         return start + chr(code)

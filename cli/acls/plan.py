@@ -56,7 +56,7 @@ class ResourceOptions:
         return parse_pattern_type(self.resource_pattern_type or "literal")
 
     def resources(self) -> list[ResourcePattern]:
-        """The resources, each once; BadUsage if a name is empty."""
+        """The resources, each once; BadUsage for an empty name, or a prefix for the cluster."""
         named = (
             (ResourceType.TOPIC, self.topics),
             (ResourceType.GROUP, self.groups),

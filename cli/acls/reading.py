@@ -39,7 +39,7 @@ class KnownSettings(NamedTuple):
 
 
 def is_by_zookeeper(given: Settings) -> bool:
-    """Whether ACLs are read from ZooKeeper: it is named, and brokers are not or less explicitly."""
+    """Whether to read ACLs from ZooKeeper: brokers are not named, or less explicitly (Origin)."""
     zookeeper, bootstrap = given.find_zookeeper(), given.find_bootstrap()
     return zookeeper is not None and (bootstrap is None or zookeeper.origin < bootstrap.origin)
 

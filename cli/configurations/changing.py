@@ -92,7 +92,7 @@ class WireConfigStore(ConfigStore):
 
     @override
     def known(self, entity: ConfigEntity) -> Mapping[str, ConfigSetting]:
-        """The keys that the first live broker lists, for the default of all brokers."""
+        """For the default of all brokers the keys of the first live broker; else nothing."""
         if entity.kind != BROKER or not entity.is_default:
             return {}
         if self._of_any_broker is None:
@@ -209,7 +209,7 @@ def carry_out(
 def _wait_for(
     given: Settings, store: ConfigStore, wanted: Sequence[PlannedKey]
 ) -> Mapping[ConfigEntity, Mapping[str, ConfigSetting]]:
-    """The settings, read again until they are as wanted or time is up."""
+    """The settings, read again until they show every change or time is up."""
     entities = list(dict.fromkeys(each.entity for each in wanted))
     end = time.monotonic() + given.deadline_s
     while True:

@@ -211,7 +211,10 @@ def change_stored(
 
 
 def _fence(zookeeper: ZooKeeper) -> list[Check]:
-    """The check that ``/controller`` is unchanged when the transaction runs; empty without one."""
+    """The check that ``/controller`` is unchanged when the transaction runs.
+
+    Empty if there is no ``/controller``.
+    """
     path = ControllerZnode.PATH
     znode = optional(path, zookeeper.read([path])[0])
     if znode is None:

@@ -65,7 +65,7 @@ def within(seconds: float, read: Callable[[], Names]) -> Names | None:
         except Exception:  # noqa: BLE001 a completion never fails
             found.clear()
 
-    # In a daemon thread, which is abandoned, as the system's name lookup may take any time.
+    # Read in a daemon thread, which can be abandoned: a lookup of host names has no timeout.
     thread = Thread(target=work, daemon=True)
     thread.start()
     thread.join(seconds)

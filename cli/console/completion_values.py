@@ -136,7 +136,7 @@ def _partitions(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 
 def _moves(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    """``TOPIC-PARTITION:``, or after the colon the brokers that are not typed yet."""
+    """Completions of a move: ``TOPIC-PARTITION:``, after the colon brokers not typed yet."""
     partition, colon, replicas = incomplete.partition(":")
     if not colon:
         return [f"{each}:" for each in _partitions(ctx, incomplete)]

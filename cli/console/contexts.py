@@ -171,7 +171,8 @@ def context_changes(path: Path) -> Iterator[ContextFile]:
     try:
         target = path.resolve()
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # A lock file of its own: saving replaces the file of contexts, and a lock on it with it.
+        # Lock a separate file: each save replaces the file of contexts, so a lock on it would be
+        # lost.
         lock = os.open(f"{target}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of symbolic links
         raise Refused(

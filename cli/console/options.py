@@ -68,7 +68,8 @@ _MOST_WATCH_S: Final = 86_400.0
 def _store(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def store(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
         if value == "":
-            # Most likely an unset shell variable: it must not select another cluster silently.
+            # An empty value is most likely that of an unset shell variable.  If it were ignored,
+            # the command would silently use another cluster.
             raise click.BadParameter("is empty", ctx, parameter)
         if value is not None:
             setattr(ctx.ensure_object(Settings), field, value)

@@ -226,7 +226,7 @@ class Stream:
         self._out.flush()
 
     def close(self) -> None:
-        """Write the end of the output, or what stands for no rows."""
+        """Write the end of the output; without rows, the format's text for an empty list."""
         match self._format:
             case Format.JSON:
                 self._out.write("\n]\n" if self._count else "[]\n")

@@ -266,7 +266,7 @@ class Settings:
 
     @property
     def is_zookeeper_alone(self) -> bool:
-        """Whether ZooKeeper is named, and brokers are not named or less explicitly (Origin)."""
+        """Whether ZooKeeper is named, and brokers are not, or less explicitly (see Origin)."""
         zookeeper, brokers = self.find_zookeeper(), self.find_bootstrap()
         if zookeeper is None:
             return False

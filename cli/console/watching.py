@@ -95,7 +95,10 @@ def _first(look: Callable[[], object], talk: io.StringIO, stderr: TextIO | None)
 
 
 def _error_of(look: Callable[[], object]) -> str:
-    """Run the verb; the text of a passing error, empty without one; other errors are raised."""
+    """Run the verb; returns the text of an error that may pass by itself, else an empty text.
+
+    Any other error is raised.
+    """
     try:
         look()
     except (ReaderGone, OutputLost):

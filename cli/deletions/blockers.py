@@ -106,7 +106,7 @@ class Deletion:
 
     @property
     def only_added(self) -> set[int]:
-        """Brokers with only adding replicas of this topic, which a cancel of the moves removes."""
+        """The brokers whose replicas of this topic are all being added: a cancel removes them."""
         origin = {b for v in self.partitions for b in v.assignment.origin_replicas}
         return set(self.brokers) - origin
 

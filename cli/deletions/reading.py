@@ -136,7 +136,7 @@ async def _held(
     security: ClientSecurity,
     partitions: Mapping[str, Sequence[PartitionView]],
 ) -> dict[int, ReplicasLeft | str]:
-    """By live broker with replicas of these topics, the replicas it has, or why not known."""
+    """By live broker with assigned replicas of these topics: those it still has, or an error."""
     assigned: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
     for views in partitions.values():
         for view in views:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zkcontroller_cli.diagnosis.reading import ClusterReading
 
 CHANGES_WITHIN_S: Final = 600
-"""More than one change of the controller within so many seconds breaks rule C03."""
+"""More than one change of the controller within this many seconds breaks rule C03."""
 MOST_EPOCHS: Final = 1000
 """The most changes of the controller epoch that are remembered."""
 SILENCE_GAP_MS: Final = 15_000
@@ -50,7 +50,7 @@ class Silence(NamedTuple):
     until_ms: int
 
     def joined(self, earlier: Silence | None) -> Silence:
-        """This silence, begun at ``earlier`` if the two are at most SILENCE_GAP_MS apart."""
+        """This silence, together with the earlier one if at most SILENCE_GAP_MS lie between."""
         if earlier is None or self.since_ms - earlier.until_ms > SILENCE_GAP_MS:
             return self
         return Silence(earlier.since_ms, self.until_ms)
@@ -242,7 +242,7 @@ def changed_too_often(reading: ClusterReading) -> Iterator[Place]:
         return
     for at_ms, epoch in reversed(then.epochs):
         passed_s = max(0.0, (reading.at_ms - at_ms) / 1000)
-        # If all changes were at least ten minutes apart, there would be at most so many.
+        # The most changes that fit into the time if they are at least ten minutes apart.
         if now - epoch > passed_s // CHANGES_WITHIN_S + 1:
             path = ControllerEpochZnode.PATH
             what = f"holds {now}; {passed_s:.0f} s ago it held {epoch}"

@@ -100,7 +100,7 @@ def unchecked_rows(reading: ClusterReading, ignored: Iterable[str] = ()) -> list
 
 
 def notes(reading: ClusterReading, ignored: Iterable[str] = ()) -> dict[str, str]:
-    """By reason, the rules that are not checked or only in part, though no request failed."""
+    """By reason, the rules that are not or only partly checked for another cause than an error."""
     skipped = {rule for rule, glob in parse_ignored(ignored) if not glob}
     by_rule = dict(reading.notes)
     if reading.earlier is None:

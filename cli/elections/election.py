@@ -195,7 +195,7 @@ class Election:
         return Outcome(self.plan, after, elapsed_ms, first)
 
     def _delete_and_wait(self, deadline: Deadline) -> tuple[int, float, ControllerView, float]:
-        # In one call in one thread, as a pause between the two would count as election time.
+        # Both in one call: a change of threads in between would count as election time.
         deleted_at_ms, deleted_at = self._delete()
         return deleted_at_ms, deleted_at, *self._await_controller(deadline)
 

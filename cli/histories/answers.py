@@ -334,7 +334,7 @@ _StateAt: TypeAlias = tuple[str, list[int], list[Row]]
 
 
 def _kept_state(opened: Opened, at_ms: int | None) -> _StateAt | None:
-    """The state from stored answers; None unless all that are needed are stored."""
+    """The state, computed from stored answers; None if a needed answer is not stored."""
     from kafka_history.rules.broker_lives import BrokerLife
     from kafka_history.rules.moment import partitions_at
     from kafka_history.rules.partition_states import State

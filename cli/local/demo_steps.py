@@ -114,7 +114,7 @@ def _controller_moves(demo: Demonstration) -> None:
 def _broker_dies(demo: Demonstration) -> tuple[int, int]:
     """Kill a broker that is not the controller; returns its id and its broker epoch."""
     status = demo.zkctl("cluster", "status", is_shown=False)
-    # Not the controller, whose failure would show two things at once.
+    # Do not kill the controller: that would show two things at once.
     victim = next(b for b in status["brokers"] if b["broker_id"] != status["controller_id"])
     broker_id = victim["broker_id"]
     demo.chapter(f"Broker {broker_id} is killed (SIGKILL)")

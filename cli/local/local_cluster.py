@@ -201,7 +201,7 @@ def start_broker(
     """
     path = cluster.properties_path(entry.broker_id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Private, as the file may hold passwords.
+    # Only its owner may read the file, as it may hold passwords.
     write_private(path, format_properties(properties_of(cluster, entry)))
     arguments = broker_arguments(path, overrides or {}, entry.metrics)
     note(f"starting broker {entry.broker_id} on port {entry.port}")

@@ -19,7 +19,7 @@ from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 def main(arguments: Sequence[str]) -> int:
     """Run the server until a signal; returns 1, with the reason on stderr, if it does not start."""
     data_dir, port = arguments
-    # Blocked first, so that a signal during the start waits for sigwait.
+    # Block the signals first, so that a signal during the start waits for sigwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     server = EmbeddedZooKeeper(Path(data_dir), int(port))
     try:

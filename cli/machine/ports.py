@@ -20,7 +20,7 @@ _TRIES: Final = 1_000
 def is_free(port: int) -> bool:
     """Whether a server could listen on the loopback port now."""
     with socket.socket() as probe:
-        # As servers do, so that a port with connections in TIME_WAIT counts as free.
+        # Set as servers set it, so that a port with connections in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))

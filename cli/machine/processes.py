@@ -91,7 +91,7 @@ class ProcessId:
         except ProcessLookupError:
             return False
         try:
-            # Checked after opening the descriptor, which can never mean a later process.
+            # Check while the descriptor is open: from then on it cannot refer to a later process.
             if not self.is_alive:
                 return False
             if process is None:

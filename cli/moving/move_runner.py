@@ -203,7 +203,7 @@ class MoveRunner:
             for move in wave
             for broker, path in move.directories.items()
         }
-        # Sent also before the replicas exist, so that a new one is created in that directory.
+        # Send this before the replicas exist, too: a new one is then created in that directory.
         self._pending_dirs |= directories
         await self._ask_for_directories(directories)
         allowed = [move for move in wave if move.name not in self.refused]

@@ -55,7 +55,7 @@ class BrokersReading:
 
 
 class BrokerReader:
-    """Asks all brokers at once, and collects the results in ``reading``."""
+    """Reads sizes of replicas, groups and lag from all brokers at once, into ``reading``."""
 
     def __init__(self, addresses: Mapping[int, BrokerAddress], security: ClientSecurity) -> None:
         self.reading = BrokersReading()

@@ -119,8 +119,8 @@ class Change(NamedTuple):
 def changes(before: Reading, after: Reading) -> list[Change]:
     """The changes between two readings: the cluster's first, then those of topics and partitions.
 
-    Several changes of one partition show as one; the leader epochs in it show how many elections
-    there were.
+    Several changes of one partition between the readings appear as one change; its leader epochs
+    show how many elections there were.
     """
     at_ms = after.at_ms
     found = [
@@ -483,7 +483,7 @@ class Monitor:
             for name, view in (reading.partitions or {}).items()
             if view.assignment.is_being_reassigned
         }
-        # Only partitions in moves: else the window would hold every partition some ten times.
+        # Keep only partitions that move: else the window would hold all partitions ten times.
         slim = Reading(reading.at_ms, partitions=under_way, moving_bytes=reading.moving_bytes)
         self.moves = [self._rated(move, slim) for move in moves(slim)]
         if "moving_bytes" not in self.stale:

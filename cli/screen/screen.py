@@ -505,7 +505,7 @@ class TopScreen(App[None]):
         self.exit()
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by so many rows; negative goes up."""
+        """Move the cursor by ``by`` rows; a negative number moves it up."""
         self.query_one(Listing).move(by)
         self._show_title()
 

@@ -100,7 +100,7 @@ async def ask_snapshot(bootstrap: Bootstrap, answer_s: float) -> SavedMetadata:
 
 
 class _Reading:
-    """Collects records, request by request."""
+    """Collects the records of the snapshot from the responses to several requests."""
 
     def __init__(self, bootstrap: Bootstrap, answer_s: float) -> None:
         self._bootstrap = bootstrap

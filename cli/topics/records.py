@@ -171,7 +171,7 @@ def _delete(
     }
     done = run(delete_records_before(bootstrap, deadline, known, wanted))
     partitions = [NamedPartition(each.topic, each.partition) for each in plan]
-    # The start offsets are read also after a timeout, as the records may be deleted.
+    # Read the start offsets even after a timeout: the brokers may have deleted the records.
     again = Deadline(max(_LAST_LOOK_S, deadline.left_s))
     later = run(metadata(bootstrap, again, sorted({each.topic for each in partitions})))
     after = run(offsets_at(bootstrap, again, later, partitions, (EARLIEST,)))

@@ -97,7 +97,10 @@ class ClusterTruth:
     """False if these are the values on which brokers agree, and no znode was read."""
 
     def held_by(self, broker_id: int) -> dict[tuple[str, int], PartitionView]:
-        """The partitions with a state and a replica on this broker; none that are being deleted."""
+        """The partitions that have a state and a replica on this broker.
+
+        Leaves out topics that are being deleted.
+        """
         return {
             key: view
             for key, view in self.partitions.items()
@@ -375,7 +378,7 @@ def agreed(answers: Mapping[int, MetadataAnswer], wanted: TopicFilter) -> Cluste
 
 
 def _agreed_broker(broker_id: int, answers: Iterable[MetadataAnswer]) -> KnownBroker:
-    """A broker with every address in the responses, as a response names the asked listener's."""
+    """A broker with its addresses in all responses: each has that of the listener it came from."""
     found = [answer.brokers[broker_id] for answer in answers if broker_id in answer.brokers]
     return KnownBroker(
         frozenset((each.host, each.port) for each in found),

@@ -29,7 +29,7 @@ APPEND: Final = "append"
 SUBTRACT: Final = "subtract"
 
 _FEW_KEYS: Final = 6
-"""If a kind has at most so many keys, the error about an unknown key names all of them."""
+"""If a kind has at most this many keys, the error about an unknown key names all of them."""
 _LONGEST_KEY: Final = 1_000
 """The longest part of an unknown key that is compared with known keys."""
 

@@ -1,4 +1,4 @@
-"""``zkctl wait``: waits until partitions, brokers or the controller are as wanted.
+"""``zkctl wait``: waits until partitions, brokers or the controller fulfil all conditions.
 
 :mod:`.conditions` parses and checks conditions (pure); :mod:`.looks` reads the cluster.
 

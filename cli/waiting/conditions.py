@@ -74,7 +74,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def missing_for(condition: Condition, look: ClusterLook, topics: Iterable[str]) -> list[str]:
-    """What is not yet as wanted, as texts; empty if the condition is fulfilled.
+    """The reasons why the condition is not fulfilled yet, as texts; empty if it is fulfilled.
 
     ``topics``: globs that limit ``isr=full`` and ``reassigned``; empty: every topic.
     """

@@ -65,7 +65,7 @@ async def describe_configs(
 ) -> dict[ConfigEntity, dict[str, ConfigSetting]]:
     """Every setting of each entity (topic, broker, or loggers of a broker), by key.
 
-    Refused if an entity does not exist.  Of the brokers' default only the keys that are set.
+    Refused if an entity does not exist.  For the default of all brokers only the keys that are set.
     """
     found: dict[ConfigEntity, dict[str, ConfigSetting]] = {}
     for where, part in await _by_destination(bootstrap, deadline, entities):

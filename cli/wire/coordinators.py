@@ -123,10 +123,10 @@ async def list_by_every_broker(
     what: str,
     ask: Callable[[BrokerConnection], Awaitable[ListingT]],
 ) -> list[tuple[int, ListingT]]:
-    """Send a listing request to every broker, again while a coordinator moves: id and response.
+    """Send a listing request to every broker; returns each broker id with the response.
 
-    CannotConnect if a broker is not reached, as the list would then be incomplete.  ``what`` names
-    the listed things in messages.
+    While a coordinator moves, the request is sent again.  CannotConnect if a broker is not reached,
+    as the list would then be incomplete.  ``what`` names the listed things in messages.
     """
     known = await metadata(bootstrap, deadline, ())
 

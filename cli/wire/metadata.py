@@ -39,7 +39,7 @@ def _i32(number: int) -> i32:
 
 
 class LackingTopics(NamedTuple):
-    """The result for topics asked for by name, as a response for all topics lacked them."""
+    """The topics that a Metadata response for all topics lacked, after a request by their names."""
 
     unknown: tuple[str, ...]
     refused: tuple[str, ...]

@@ -21,7 +21,7 @@ _RETRY_S: Final = 0.2
 
 
 class BrokersProof(NamedTuple, Generic[T]):
-    """Which parts of a change each broker did not show, by broker id."""
+    """The parts of a change that brokers did not show, and the brokers that could not be asked."""
 
     missed: Mapping[int, set[T]]
     """The parts that a broker did not show before the deadline; empty if it showed all."""

@@ -299,7 +299,10 @@ async def _ask_named_controller(
 
 
 def _uncertain_result(result: T, unanswered: str) -> T:
-    """The result of a repeated request, REQUEST_TIMED_OUT if the first try may explain it."""
+    """The result of a repeated request.
+
+    A refusal that the first try may have caused, if it was executed, becomes REQUEST_TIMED_OUT.
+    """
     code = getattr(result, "error_code", None)
     if code not in _REFUSALS_OF_A_REPETITION:
         return result

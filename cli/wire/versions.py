@@ -272,7 +272,7 @@ def _check_before_users(key: int, newest: Any) -> None:
 
 
 def _of_literal_acls(newest: Any) -> Any:
-    """The filter for any pattern type as one for literal ACLs, as old brokers have no others."""
+    """The filter with ANY replaced by LITERAL: before Kafka 2.0 every ACL is literal."""
     if newest.pattern_type_filter == PatternType.ANY:
         return dataclasses.replace(newest, pattern_type_filter=i8(PatternType.LITERAL))
     if newest.pattern_type_filter != PatternType.LITERAL:

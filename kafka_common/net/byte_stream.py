@@ -240,8 +240,8 @@ async def read_file(descriptor: int, position: int, size: int) -> bytes:
 def _is_cached(descriptor: int, position: int, size: int) -> bool:
     """Whether that range of a file is in memory, so that reading it does not wait for the disk.
 
-    One page in every READ_AHEAD_BYTES is checked: the kernel reads and drops about so much at a
-    time.  On a file system without ``RWF_NOWAIT`` nothing counts as cached.
+    One page in every READ_AHEAD_BYTES is checked, because the kernel reads and drops about that
+    many bytes at a time.  On a file system without ``RWF_NOWAIT`` nothing counts as cached.
     """
     last = position + size - 1
     try:

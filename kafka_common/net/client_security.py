@@ -92,7 +92,7 @@ async def log_in(credentials: Credentials, peer: str, call: Call) -> float | Non
             challenge, lifetime_s = await _authenticate(token, credentials, peer, call)
             if client.is_complete:
                 return lifetime_s
-            # In another thread, because salting a password takes milliseconds.
+            # Compute the token in another thread, because salting a password takes milliseconds.
             token = await asyncio.to_thread(client.step, challenge)
             if client.is_complete and not token:
                 return lifetime_s

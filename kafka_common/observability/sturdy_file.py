@@ -91,7 +91,7 @@ class SturdyFile:
         except OSError as error:
             self._fail(error)
         else:
-            # Only a flush shows it: on a full disk a write into the buffer succeeds, too.
+            # Only a flush shows that the file can be written: a write may end in the buffer.
             self._teller.recovered(self._file.path)
             self._unflushed_bytes = 0
 

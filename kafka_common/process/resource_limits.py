@@ -13,7 +13,7 @@ from typing import Final
 from kafka_common.errors import LimitReached
 
 RESERVED_SHARE: Final = 8
-"""One in so many descriptors is reserved: clients' connections may not use it."""
+"""One in this many descriptors is reserved: clients' connections may not use it."""
 MOST_RESERVED: Final = 1_024
 """The most descriptors that are reserved."""
 

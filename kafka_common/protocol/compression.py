@@ -58,10 +58,10 @@ Later members begin with pieces of ``_FIRST_FED_BYTES``, which double: zlib copi
 lies beyond a member's end.
 """
 _PIECE_BYTES: Final = 1024 * 1024
-"""At most so many bytes of a gzip stream are unpacked in one call."""
+"""The most bytes of a gzip stream that are unpacked in one call."""
 
 _FIRST_GUESS: Final = 8
-"""The output buffer is at first so many times the block's size; it grows if that is too small."""
+"""The output buffer is at first this many times the block's size; it grows if needed."""
 
 
 class Codec(IntEnum):

@@ -29,7 +29,7 @@ from kafka_common.protocol.records import (
 T = TypeVar("T")
 
 RECORDS_AT_ONCE: Final = 1_000
-"""The walk yields after so many records and headers, about a millisecond of work."""
+"""The walk yields after this many records and headers, about a millisecond of work."""
 MOST_HEADERS: Final = 2_000_000
 """The limit of record headers in one batch; Kafka has no limit."""
 
@@ -38,7 +38,7 @@ _BELOW_ALL: Final = -(1 << 63)
 _NOT_POSITIVE_ZIGZAG: Final = bytes(range(1, 128, 2))
 """All zigzag numbers of one byte that are negative."""
 _OFFSET_BYTES: Final = 2
-"""Offset deltas in a column have at most so many bytes, which hold deltas up to 8191."""
+"""The most bytes of an offset delta in a column; they hold deltas up to 8191."""
 _NULL: Final = 1
 """The zigzag number -1 as a byte."""
 _FIRST_RUN: Final = 16
@@ -46,7 +46,7 @@ _RUN_GROWTH: Final = 8
 _MOST_IN_RUN: Final = 8_192
 """The longest run that is checked in one step."""
 _LONGEST_REST: Final = 64
-"""After short runs the walk does not look for a run during at most so many records."""
+"""The most records for which the walk does not look for a run, after short runs."""
 
 
 _ONE_BYTE: Final = bytes(range(0, 128, 2))

@@ -63,7 +63,7 @@ class Position(NamedTuple):
         return self._replace(**entry._asdict(), is_gone=False)
 
     def is_unchanged(self, entry: Entry) -> bool:
-        """Whether neither size nor time differ from the last look."""
+        """Whether the file still has the size and the modification time of the last look."""
         return (self.size_bytes, self.modified_ms) == (entry.size_bytes, entry.modified_ms)
 
 

@@ -70,7 +70,7 @@ class Tailer:
     def look(self, *, is_last: bool = False) -> bool:
         """Cuts new records into segments; returns whether anything was new.
 
-        ``is_last``: no file waits for a further look.
+        With ``is_last``, new files are read at once instead of after a few more looks.
         """
         self.problems = []
         entries = self._entries()

@@ -110,7 +110,10 @@ Alike = tuple[str, str]
 def _batches(
     pieces: Sequence[Piece], layouts: Layouts, sums: _Sums, tell: Callable[[int], None]
 ) -> Iterator[tuple[Alike, Batch]]:
-    """Blocks of one cluster and format, gathered to :data:`BATCH_BYTES`: each batch has a cost."""
+    """Batches of blocks with the same cluster and format, some :data:`BATCH_BYTES` each.
+
+    Each batch has a fixed cost, so small blocks are gathered.
+    """
     batch: Batch = []
     held = 0
     alike = "", ""

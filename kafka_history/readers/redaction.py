@@ -72,7 +72,7 @@ def _each(texts: pa.Array, change: Callable[[str], str]) -> pa.Array:
 
 
 def _each_value(maps: pa.ChunkedArray, change: Callable[[str], str]) -> pa.Array:
-    """The maps with their values changed; a map that is null stays null."""
+    """Applies ``change`` to every value of the maps; a map that is null stays null."""
     whole = maps.combine_chunks()
     values = _each(whole.items, change)
     return pa.MapArray.from_arrays(whole.offsets, whole.keys, values, mask=whole.is_null())

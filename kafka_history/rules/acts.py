@@ -233,7 +233,7 @@ def _configurations(events: Iterable[Event], gone: Sequence[DeletedTopic]) -> It
             if event.time_ms <= repeats_until_ms[event.broker_id]:
                 continue
             entity = _entity(event)
-            # A deleted topic of the same name had a configuration of its own, so it counts apart.
+            # A deleted topic of the same name had its own configuration: compare only within one.
             ended = sum(
                 f"topics/{each.topic}" == entity and (each.to_ms or _EVER) <= event.time_ms
                 for each in gone
@@ -244,7 +244,7 @@ def _configurations(events: Iterable[Event], gone: Sequence[DeletedTopic]) -> It
                 yield _configured(event)
     for event in ordered:
         known_ms = changed_ms[_entity(event)]
-        # Skip an order whose application a broker logged too: it is the same change.
+        # Skip a ``config-updated`` whose change a broker also logged as ``config-applied``.
         if not any(abs(at_ms - event.time_ms) <= REPEAT_MS for at_ms in known_ms):
             yield _configured(event)
 

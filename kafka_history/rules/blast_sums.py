@@ -69,7 +69,7 @@ def blast_sums(changes: Sequence[DepartureChange]) -> Iterator[BlastSums]:
 def blast_radius(
     gone: Iterable[Departure], sums: Iterable[BlastSums], held: Sequence[Tenure]
 ) -> Iterator[BlastRadius]:
-    """Each broker that departed, with the sums of the changes that it caused."""
+    """Each departure of a broker or a log directory, with the sums of the changes it caused."""
     by_departure = {(each.broker, each.begun_ms): each for each in sums}
     known = list(dict.fromkeys(gone))
     ended = ended_epochs(known, held)

@@ -70,7 +70,10 @@ def partition_violations(states: Sequence[State], events: Iterable[Event]) -> It
 
 
 def _two_leaders(states: Iterable[State], events: Iterable[Event]) -> Iterator[Violation]:
-    """Leader epochs with more than one leader; a topic that was created again counts apart."""
+    """Leader epochs with more than one leader.
+
+    A topic that was deleted and created again counts as two topics.
+    """
     terms: defaultdict[tuple[Hashable, int], list[tuple[int | None, Event | State]]]
     terms = defaultdict(list)
     for event in events:

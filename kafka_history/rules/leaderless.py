@@ -126,7 +126,7 @@ def _of_event(event: Event) -> _Mark | None:
 
 
 def _written(marks: Iterable[_Mark]) -> Iterator[_Span]:
-    """The runs without a leader that have a proof or last at least ``TRANSIENT_MS``."""
+    """The times without a leader that a mark proves, or that last at least ``TRANSIENT_MS``."""
     ordered = sorted(
         marks, key=lambda each: (each.at_ms, each.is_deleted, each.file or "", each.line or 0)
     )

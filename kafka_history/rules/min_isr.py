@@ -145,9 +145,9 @@ def _steps(state: State, end_ms: int, needs: Sequence[IsrNeed]) -> Iterator[_Ste
 
 
 def _min_isr(needs: Sequence[IsrNeed], from_ms: int, to_ms: int) -> int | None:
-    """The latest known setting; before the first line that of the first line, if no change.
+    """``min.insync.replicas`` in this time, by the latest line; None if it is not known.
 
-    None: not known.
+    Before the first line the value of that line is used, unless the line logs a change.
     """
     known = [n for n in needs if n.at_ms <= from_ms or (n.at_ms < to_ms and not n.is_change)]
     proven = known[-1:] or [need for need in needs[:1] if not need.is_change]

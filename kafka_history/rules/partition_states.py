@@ -245,7 +245,7 @@ def _isr(event: Event) -> Sequence[int] | None:
 
 
 def _writes(believed: Iterable[State]) -> Iterator[State]:
-    """Each write once: its most reliable line, completed from the other lines."""
+    """One state per write: the state of its most reliable log line, completed from its others."""
     found: defaultdict[Hashable, list[State]] = defaultdict(list)
     for state in believed:
         isr = None if state.isr is None else tuple(state.isr)

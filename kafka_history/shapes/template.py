@@ -89,7 +89,7 @@ PARTS: Final[dict[str, str]] = {
         "⟨[Partition <topic:topic>-<partition:id> broker=<broker_id:id>] |Partition "
         "[<topic:topic>,<partition:id>] on broker <broker_id:id>: ⟩"
     ),
-    # A part with _ keeps no fields, for lines that name the partition or broker once more.
+    # A part whose name ends with _ keeps no fields: such lines name the partition twice.
     "P_": (
         "⟨[Partition <_:tp> broker=<broker_id:id>] |Partition [<_:topic>,<_:id>] on broker "
         "<broker_id:id>: ⟩"
@@ -110,7 +110,7 @@ PARTS: Final[dict[str, str]] = {
     "TP0": "[<topic:topic>,<partition:id>]",
     "TPA": "⟨[<topic:topic>,<partition:id>]|<topic:topic>-<partition:id>⟩",
     "NODE": "<host:token>:<port:id> (id: <peer:int> rack: <rack:paren>)",
-    # States, in all their spellings (LeaderAndIsr.toString and its relatives).
+    # States in all their forms (LeaderAndIsr.toString and similar methods).
     "LAI": (
         "⟨LeaderAndIsr(leader=<leader:int>, leaderEpoch=<leader_epoch:int>, "
         "⟨isr=<isr:collection>|isrWithBrokerEpoch=<isr:brokers>⟩"
@@ -203,7 +203,7 @@ SPEAKER: Final = (
 )
 """The writer of a line, in all versions: the text before the :attr:`Expression.stems`."""
 
-# 0.11 has no bracket around the writer; for the stems it gets one.
+# Kafka 0.11 writes no bracket around the writer of a line; the stems have one in all versions.
 _OLD_SPEAKERS: Final = dict.fromkeys(("S0", "B0", "P", "P_"), "[x] ")
 
 

@@ -1,4 +1,4 @@
-"""ACLs of a KRaft cluster: created with an id each, deleted by filter.
+"""The ACLs of a KRaft cluster: each has an id, and filters select those to delete.
 
 Source: Kafka ``AclControlManager`` (KIP-801).
 """
@@ -85,7 +85,10 @@ class AclControlManager:
         self._existing: TimelineSet[StandardAcl] = TimelineSet(registry)
 
     def create_acls(self, acls: Iterable[StandardAcl]) -> ControllerResult[tuple[ApiError, ...]]:
-        """Creates ACLs, with one result for each; an existing ACL succeeds and writes no record."""
+        """Creates ACLs; returns one result per ACL.
+
+        For an ACL that exists already the result is a success, and no record is written.
+        """
         records = BoundedRecords()
         created: set[StandardAcl] = set()
         taken: set[UUID] = set()

@@ -194,7 +194,8 @@ class ConfigurationControlManager:
         if not is_newly_created:
             self._existence_checker(resource)
         if self._policy is not None:
-            # Not the keys that AlterConfigs deletes because it does not name them (KAFKA-14195).
+            # The policy does not get the keys that AlterConfigs deletes because the request does
+            # not name them (KAFKA-14195).
             self._policy.validate(resource, named)
 
     # ------------------------------------------------------------------ replay
@@ -279,7 +280,7 @@ class ConfigurationControlManager:
         return self._static_config, self._values(ALL_BROKERS), self._values(self._this_node)
 
     def _values(self, resource: ConfigResource) -> ConfigValues:
-        # Not a copy: every change of a partition's leader reads values of its topic.
+        # Do not copy: every change of a partition's leader reads values of its topic.
         return self._configs.get(resource) or _NO_CONFIGS
 
     def _current(self, resource: ConfigResource) -> dict[str, str]:

@@ -70,7 +70,8 @@ class LeaderElections:
     ) -> ControllerResult[tuple[ElectedTopic, ...]]:
         """Elects leaders, with one result per partition.
 
-        None means all partitions; then those that need no election are left out of the result.
+        ``partitions`` None means all partitions; the result then leaves out those that need no
+        election.
         """
         wants_all = partitions is None
         if partitions is None:

@@ -194,7 +194,10 @@ class QuorumController:
             self._refuse(event, self._external(_name(event), error, now_ms), now_ms)
 
     def _external(self, name: str, error: Exception, now_ms: int) -> ApiException:
-        """The error for the client; gives up the leadership first unless it is a refusal."""
+        """The error to send to the client.
+
+        After any other error than an ApiException an active controller gives up its leadership.
+        """
         if isinstance(error, ApiException):
             return error
         if isinstance(error, NotLeader):

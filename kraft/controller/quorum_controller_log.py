@@ -59,7 +59,7 @@ class QuorumControllerLog:
         if result.is_atomic and len(records) > most:
             raise IllegalState(f"{len(records)} records cannot be one batch of {most}")
         batches = [records[start : start + most] for start in range(0, len(records), most)]
-        # All are encoded before the first is appended: a refused result must append nothing.
+        # Encode all batches before the first append: if one is refused, none may be appended.
         encoded = [_encode(batch) for batch in batches]
         last_offset = 0
         for batch, values in zip(batches, encoded, strict=True):

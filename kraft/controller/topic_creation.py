@@ -90,8 +90,8 @@ class TopicCreation:
             is_describable = topic.name in request.describable
             results.append(self._result(topic, topic_id, partitions, is_describable))
             records.append(VersionedRecord(TopicRecord(topic.name, topic_id), 0))
-            # After the topic, before its partitions: a broker that opens a partition's log must
-            # have the topic's configuration.
+            # The configuration comes after the topic and before its partitions, because a broker
+            # needs it when it opens a partition's log.
             records.extend(config_records)
             records.extend(
                 self._changes.created(topic_id, partition_id, partition)

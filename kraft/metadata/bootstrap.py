@@ -1,7 +1,7 @@
 """The bootstrap records of a cluster, which the first active controller appends.
 
-They stand in ``bootstrap.checkpoint``, a file made as a snapshot is: a header, the records, a
-footer, all of epoch 0.  A controller that finds the metadata log empty writes them into it.
+The file ``bootstrap.checkpoint`` holds them in the format of a snapshot: a header, the records, a
+footer, all of epoch 0.  An active controller that finds the metadata log empty appends them.
 
 Source: Kafka 3.9 ``BootstrapMetadata``, ``BootstrapDirectory``, ``BatchFileWriter``,
 ``BatchFileReader``, ``Formatter`` (KIP-778, KIP-900).
@@ -71,7 +71,7 @@ class BootstrapMetadata:
         features: Mapping[str, int] | None = None,
         scram_credentials: Sequence[UserScramCredentialRecord] = (),
     ) -> BootstrapMetadata:
-        """What a format writes: metadata.version, the other features by name, then credentials.
+        """The records that formatting writes: metadata.version, other features, credentials.
 
         A feature at level 0 is left out, and so is kraft.version, which a control record holds.
         UnsupportedVersion if the metadata.version does not know SCRAM but there are credentials;
@@ -93,11 +93,15 @@ class BootstrapMetadata:
 
     @staticmethod
     def from_configuration(inter_broker_protocol_version: str | None) -> BootstrapMetadata:
-        """What is written without a ``bootstrap.checkpoint``; None if nothing is configured."""
+        """The records of a cluster without a ``bootstrap.checkpoint``.
+
+        ``inter_broker_protocol_version`` is None if it is not configured.
+        """
         if inter_broker_protocol_version is None:
             return BootstrapMetadata.from_versions(LATEST_PRODUCTION)
         version = MINIMUM_BOOTSTRAP_VERSION
-        # A name of before KRaft; whether the setting means anything was checked with the others.
+        # A version from before KRaft raises ConfigInvalid here: the minimum is used.  The check of
+        # the whole configuration has refused any other unknown name.
         with contextlib.suppress(ConfigInvalid):
             version = max(version, from_name(inter_broker_protocol_version))
         return BootstrapMetadata.from_versions(version)

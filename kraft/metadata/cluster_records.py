@@ -32,7 +32,7 @@ class ConfigRecord:
 
 @dataclass(frozen=True, slots=True)
 class EntityData:
-    """One part of what a quota is for: ``user``, ``client-id`` or ``ip``."""
+    """One part of a quota's entity: a ``user``, a ``client-id`` or an ``ip``."""
 
     entity_type: str = ""
     entity_name: str | None = ""

@@ -1,8 +1,8 @@
 """Records of the metadata log as bytes: framed by their type and version, read back and checked.
 
 A frame is the varint 1, the record's key, its version, and the record as a flexible message that
-must fill the rest.  Bytes that are none raise InvalidRecord, whatever is wrong with them.  Tagged
-unknown fields are skipped, and so they are lost if the record is written again.
+must fill the rest.  Any malformed frame raises InvalidRecord.  Unknown tagged fields are skipped,
+so they are lost if the record is written again.
 
 Source: Kafka ``MetadataRecordSerde``, ``AbstractApiMessageSerde``.
 """

@@ -99,8 +99,8 @@ def iterate_records_of(
 ) -> Iterator[MetadataRecord]:
     """The records of these types, from that offset on, of each whole batch.
 
-    What is of another type is checked as a record and not decoded, which is most of the work.
-    Raises as :func:`read_metadata_batch`.
+    Records of other types are checked but not decoded, since decoding is most of the work.  Raises
+    as :func:`read_metadata_batch`.
     """
     wanted = frozenset(types)
     for position, header in iterate_batches(data):
@@ -138,7 +138,10 @@ def _read(data: Buffer, position: int, header: BatchHeader) -> MetadataBatch:
 
 
 def _checked_records(data: Buffer, position: int, header: BatchHeader) -> Iterator[Record]:
-    """The records, whose timestamp deltas are seen even if the batch has LogAppendTime."""
+    """The records; InvalidRecord if one does not have the form of a metadata record.
+
+    The timestamp deltas are checked even if the batch has LogAppendTime.
+    """
     block, start = records_block(data, position, header)
     records = iterate_records(
         block, start, header.record_count, header.base_offset, header.base_timestamp

@@ -1,9 +1,10 @@
 """``metadata.version``: which records a KRaft cluster may write, and in which versions.
 
-The finalized level of this feature stands in the log itself, so that a controller never writes
-what an older one in the quorum could not read.  Every level of Kafka 3.9 is a row of one table, and
-everything that depends on it is a comparison with a row.  Which requests brokers send to each
-other at a level is in :mod:`kafka_common.protocol.inter_broker_versions`, by the same names.
+The finalized level of this feature is a record in the log itself, so that a controller never
+writes a record that an older one in the quorum could not read.  Every level of Kafka 3.9 is a row
+of one table, and everything that depends on the level is a comparison with a row.  Which requests
+brokers send to each other at a level is in :mod:`kafka_common.protocol.inter_broker_versions`, by
+the same names.
 
 Source: Kafka 3.9 ``MetadataVersion`` (KIP-584, KIP-778).
 """
@@ -215,8 +216,8 @@ def from_level(level: int) -> MetadataVersion:
 def from_name(name: str) -> MetadataVersion:
     """The version with that name: ``3.9``, ``3.7-IV2``; ``3.9.1`` is ``3.9``.
 
-    ConfigInvalid if there is none, as for ``4.0``, of which no level is for production, and for
-    what is older than KRaft.  Source: Kafka ``MetadataVersion.fromVersionString``.
+    ConfigInvalid for an unknown name, for a release older than KRaft, and for ``4.0``, which has no
+    level for production.  Source: Kafka ``MetadataVersion.fromVersionString``.
     """
     found = _BY_SHORT_NAME.get(".".join(name.split(".")[:2]))
     if found is None:

@@ -1,8 +1,8 @@
 """A table of every metadata record's schema: key, versions, and fields in wire order.
 
-A field is there from version ``since`` on.  One with a ``tag`` is a tagged field (KIP-482): it
-stands behind the others, and only if it differs from its default.  Defaults are those of the
-record's class.
+A record has a field from version ``since`` on.  A field with a ``tag`` is a tagged field (KIP-482):
+it is written after all other fields, and only if its value is not the default.  The defaults are
+those of the record's class.
 
 Source: Kafka 3.9 ``metadata/src/main/resources/common/metadata/*.json``.
 """

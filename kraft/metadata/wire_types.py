@@ -1,9 +1,9 @@
 """The types of Kafka's message schemas as a metadata record has them: bytes <-> values, and JSON.
 
-Every record is *flexible* (KIP-482): lengths are unsigned varints, one more than they are, for 0
-means null.  What is read never goes beyond the bytes that are there, and no count is believed
-before as many bytes are left as its items need.  Wrong bytes raise IndexError,
-:class:`struct.error`, :class:`UnicodeDecodeError` or InvalidFrame; :mod:`.codec` makes them one.
+Every record is *flexible* (KIP-482): a length is written as an unsigned varint of length + 1, and 0
+means null.  A read never goes beyond the end of the bytes.  A count is refused if the remaining
+bytes cannot hold that many items.  Malformed bytes raise IndexError, :class:`struct.error`,
+:class:`UnicodeDecodeError` or InvalidFrame, which :mod:`.codec` turns into one error.
 
 Source: Kafka ``MessageDataGenerator``, ``JsonConverterGenerator``.
 """

@@ -185,8 +185,8 @@ class ControllerLoop:
         self._now_ms = now_ms
         self._responses: AwaitedResponses[Any] = AwaitedResponses()
         self._is_closed = False
-        # Its length is limited: each connection sends one request at a time, and a listener gets
-        # the next commit after it has processed the previous one.
+        # The queue's length is limited: each connection sends one request at a time, and a listener
+        # gets the next commit after it has processed the previous one.
         self._waiting: queue.SimpleQueue[_QueueItem] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="quorum-controller", daemon=True)
         # Only the controller's thread uses the following.

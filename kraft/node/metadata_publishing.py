@@ -76,7 +76,7 @@ class MetadataPublishing:
             self._begin(self._decode_and_take_in(batches))
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Replaces the copy of every publisher by a snapshot's records."""
+        """Has every publisher replace all that it has applied by the records of a snapshot."""
         data = self._driver().read_snapshot(snapshot_id)
         self._begin(self._load(data, snapshot_id.offset))
 

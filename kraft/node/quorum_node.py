@@ -270,7 +270,7 @@ class QuorumNode:
     @asynccontextmanager
     async def _open_log(self) -> AsyncIterator[KafkaMetadataLog]:
         settings = self._settings
-        # In a thread, because the whole log is read and checked.
+        # Open the log in a thread, because the whole log is read and checked.
         log = await asyncio.to_thread(
             KafkaMetadataLog.open, settings.metadata_log_dir, settings.log, self._now_ms
         )

@@ -235,7 +235,7 @@ class RaftDriver:
         self._is_leaving = True
         self._put(RaftShutdown(timeout_ms))
 
-    # For one thread of its own: that of the writer of records.
+    # Called by one thread other than the event loop: the one that writes records.
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:

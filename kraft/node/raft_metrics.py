@@ -83,7 +83,7 @@ class RaftMetrics:
         }
 
     def observe(self, node: KafkaRaftClient, now_ms: int) -> None:
-        """Copies the node's values after a step."""
+        """Updates the metrics from the node's state after a step."""
         before, after = self._seen, _look(node)
         if after == before:
             return

@@ -174,7 +174,7 @@ class SnapshotGenerator(Generic[W]):
     def _read(
         self, records: Iterator[VersionedRecord], into: list[VersionedRecord], stable: int
     ) -> bool | None:
-        """Fills a batch; returns whether it was the last one, None if the snapshot is given up."""
+        """Fills a batch; returns whether it is the last one; None as :meth:`_write` does."""
         # The registry no longer holds the state after a snapshot of the leader was loaded.
         if self.disabled_reason is not None or not self._state.registry.is_held(stable):
             return None
@@ -223,7 +223,10 @@ class SnapshotGenerator(Generic[W]):
                 await self._controller.look(lambda _: self._end(stable))
 
     async def _write(self, writer: W, epoch: int, stable: int, timestamp_ms: int) -> int | None:
-        """Writes the whole snapshot; returns its size in bytes, None if it was given up."""
+        """Writes the whole snapshot; returns its size in bytes.
+
+        None: the generator was disabled, or a snapshot of the leader has replaced the state.
+        """
         batches = SnapshotBatches(epoch)
         now_ms = self._now_ms()
         writer.append(batches.header(timestamp_ms, now_ms))

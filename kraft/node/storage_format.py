@@ -92,7 +92,7 @@ def format_log_dirs(
         yield f"Formatting {kind} directory {directory} with {FEATURE_NAME} {version}."
         taken.append(new_directory_id(new_uuid, taken))
         directory.mkdir(parents=True, exist_ok=True)
-        # Private, because it may hold SCRAM credentials.
+        # Only its owner may read the file, because it may hold SCRAM credentials.
         replace_file(
             directory / BOOTSTRAP_FILE, encode_bootstrap(bootstrap, now_ms()), PRIVATE_MODE
         )

@@ -170,7 +170,7 @@ class LeaderState:
     def _state_of(self, replica: ReplicaKey, now_ms: int) -> VoterOrObserver:
         if replica.id in self.voters:
             return self.voter_states[replica.id]
-        # Removed and added again, so that the observer with the oldest fetch comes first.
+        # Move the observer to the end: the one that fetched longest ago then comes first.
         observer = self.observer_states.pop(replica, None) or VoterOrObserver(replica)
         self.observer_states[replica] = observer
         self.forget_silent_observers(now_ms)

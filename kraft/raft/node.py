@@ -129,7 +129,7 @@ class Node:
         """Appends an output; it is performed after all earlier ones."""
         last = self.outputs[-1] if self.outputs else None
         if isinstance(output, PersistElection) and isinstance(last, PersistElection):
-            # No output between the two depends on the first election: only the second is written.
+            # Drop the election just before: no output in between depends on its being on disk.
             self.outputs.pop()
         self.outputs.append(output)
 

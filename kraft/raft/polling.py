@@ -107,7 +107,7 @@ class Polling:
         if state.is_resign_requested:
             return now_ms
         if now_ms >= state.begin_quorum_epoch_deadline_ms:
-            # Sent also to voters that have acknowledged it.  A voter with a request in flight is
+            # Send it to voters that have acknowledged it, too.  A voter with a request in flight is
             # left out until the next period.
             others = node.voters.others(state.local.id)
             self._send_to_voters(others, self._begin_quorum_epoch_request, now_ms)

@@ -248,7 +248,7 @@ class RaftResponses:
         does not extend the fetch timeout.
         """
         node = self._node
-        # Checked before the append: a log with voter records could never be opened again.
+        # Check before the append: a log with voter records could never be opened again.
         VoterRecordsGuard(f"A Fetch response from leader {source}").feed(records)
         try:
             taken = node.log.append_as_follower(records, state.epoch)

@@ -105,7 +105,7 @@ class ElectionState:
 
 
 def by_descending_offset(offsets: Mapping[int, int | None]) -> Sequence[int]:
-    """The ids by offset, highest first; an unknown offset (None) is last, equal ones go by id."""
+    """The ids by offset, highest first, unknown offsets (None) last; by id at equal offsets."""
     return sorted(offsets, key=lambda voter: (-_or_minus_one(offsets[voter]), voter))
 
 

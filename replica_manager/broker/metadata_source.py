@@ -87,7 +87,7 @@ class MetadataSource(Protocol):
         """Generates a broker id above ``reserved_max_id``.  Blocks."""
 
     def metadata_of(self, broker_id: int, metadata_cache: ZkMetadataCache) -> BrokerMetadata:
-        """The metadata of the broker with this id, which owns ``metadata_cache``."""
+        """The metadata of the broker ``broker_id``, whose metadata cache is ``metadata_cache``."""
 
 
 class BrokerMetadata(Protocol):

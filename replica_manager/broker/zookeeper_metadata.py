@@ -132,7 +132,7 @@ class ZooKeeperSource:
         return generate_broker_id(self.session, reserved_max_id)
 
     def metadata_of(self, broker_id: int, metadata_cache: ZkMetadataCache) -> ZooKeeperMetadata:
-        """The metadata of the broker with this id, which owns ``metadata_cache``."""
+        """The metadata of the broker ``broker_id``, whose metadata cache is ``metadata_cache``."""
         return ZooKeeperMetadata(self, self._config, broker_id, metadata_cache)
 
     async def blocking(self, call: Callable[[], _T]) -> _T:

@@ -31,7 +31,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_properties(properties: dict[str, str]) -> str:
-    """One line ``key=value`` for each, escaped for :func:`parse_properties`."""
+    """The text of a properties file, a line ``key=value`` per property, with escapes."""
     return "".join(
         f"{_escape(key, in_key=True)}={_escape(value, in_key=False)}\n"
         for key, value in properties.items()

@@ -131,15 +131,18 @@ class GroupService:
         self._say("Shutdown complete.")
 
     def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
-        """Handles that this broker became leader of a partition; other topics are ignored."""
+        """Handles that this broker became leader of a partition of ``__consumer_offsets``.
+
+        Ignores partitions of other topics.
+        """
         if partition.topic == OFFSETS_TOPIC:
             self._run.step(Elected(partition.partition, leader_epoch))
 
     def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
-        """Handles the loss of a partition's leadership; other topics are ignored.
+        """Handles that this broker is no longer leader of a partition of ``__consumer_offsets``.
 
-        ``leader_epoch`` is None if it is unknown: the topic was deleted or the replica went
-        offline.
+        Ignores partitions of other topics.  ``leader_epoch`` is None if it is unknown: the topic
+        was deleted or the replica went offline.
         """
         if partition.topic == OFFSETS_TOPIC:
             self._run.step(Resigned(partition.partition, leader_epoch))

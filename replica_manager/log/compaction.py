@@ -54,7 +54,7 @@ class OffsetMap:
 
 
 def _digest(key: bytes) -> bytes:
-    # A long key never equals a short one: every digest has 16 bytes, every short key fewer.
+    # No digest equals a short key: a digest has 16 bytes, and a short key has fewer.
     if len(key) < _DIGEST_BYTES:
         return bytes(key)
     return hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()

@@ -42,7 +42,7 @@ _log = logging.getLogger("kafka.log.LocalLog")
 
 UNKNOWN_POSITION: Final = -1
 RECENT_ENDS: Final = 32
-"""The positions of so many newest appends are kept in memory, to save index lookups."""
+"""The positions of this many newest appends are kept in memory, to save index lookups."""
 
 
 class LogOffsetMetadata(NamedTuple):

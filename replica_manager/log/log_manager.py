@@ -521,16 +521,16 @@ class LogManager:
         log_dir = directory.parent
         self._mark_stale(log_dir, folder.topic_partition)
         if is_below_recovery_point:
-            # Before the next append: a recovery from the old, higher recovery point would skip the
-            # records appended after the truncation, and so their leader epochs.
+            # Write the file before the next append: a recovery from the old, higher recovery point
+            # would skip the records appended after the truncation, and so their leader epochs.
             for write in self.recovery_point_checkpoints():
                 if write.log_dir == log_dir:
                     write.run()
         if folder.kind is FolderKind.CURRENT and self.cleaning.truncated(
             log_dir, folder.topic_partition, active_base_offset
         ):
-            # Before the next append: after a crash, the clean offset must not be past the
-            # truncation, or new records would count as clean.
+            # Write the file before the next append: after a crash, the clean offset must not be
+            # past the truncation, or new records would count as clean.
             self.cleaning.write(log_dir).run()
 
     # Periodic checkpoints.

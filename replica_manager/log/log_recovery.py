@@ -314,8 +314,8 @@ def split_segment(
         with piece.opened_indexes() as indexes:
             piece.flush(indexes)
     sync_directory(segment.file.path.parent)
-    # From the last to the first: the next start uses a .swap file only if no .cleaned file has
-    # a lower or equal offset.
+    # Rename the last piece first: the next start uses a .swap file only if no .cleaned file has a
+    # lower or equal offset.
     for piece in reversed(pieces):
         piece.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
     for path in segment.paths():

@@ -64,7 +64,7 @@ UNPACKED_BYTES_PER_REQUEST: Final = 256 * 1024 * 1024
 RECORDS_PER_REQUEST: Final = 10 * MOST_RECORDS
 """The most records in all batches of magic 2 of one request, compressed or not."""
 UNPACKED_AT_ONCE_BYTES: Final = 1024 * 1024
-"""A batch that decompresses to at most so many bytes needs no pause: a millisecond or two."""
+"""A batch that decompresses to at most this many bytes needs no pause: a millisecond or two."""
 PACKED_AT_ONCE_BYTES: Final = 256 * 1024
 """A batch of more compressed bytes is decompressed only after a pause."""
 _RECORDS_AT_ONCE: Final = 200

@@ -93,8 +93,8 @@ class LogMaintenance:
         self._waiting: set[tuple[Path, str]] = set()
         """The names of the periodic tasks that wait in those queues."""
         self._workers: dict[Path, asyncio.Task[None]] = {}
-        # No check after the initial delay, as in Kafka: a producer with old timestamps in its
-        # records would expire at once.
+        # As in Kafka, the first check comes after a whole period, not after the initial delay: a
+        # producer with old timestamps in its records would expire at once.
         self._due_ms["producers"] = now_ms + times.producer_expiration_check_ms
         self._due_ms["high-watermark"] = now_ms + times.high_watermark_checkpoint_ms
 

@@ -23,7 +23,7 @@ from replica_manager.log.segments import Segments
 from replica_manager.regular_files import read_file
 
 READ_AT_ONCE_BYTES: Final = 256 * 1024
-"""A truncation that reads at most so many bytes needs no plan: some 5 ms of small batches."""
+"""A truncation that reads at most this many bytes needs no plan: some 5 ms of small batches."""
 
 _log = logging.getLogger("kafka.log.UnifiedLog")
 

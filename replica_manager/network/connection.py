@@ -90,7 +90,7 @@ Each of its many reads may also let another thread run Python for 5 ms.
 REQUESTS_AT_ONCE: Final = 8
 """Requests handled in sequence before the connection yields to other connections."""
 _INLINE_BYTES: Final = 64 * 1024
-"""File slices up to so many bytes are copied into the response, which saves system calls."""
+"""File slices up to this many bytes are copied into the response, which saves system calls."""
 _HANDSHAKE: Final = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
 _log = logging.getLogger("kafka.network.Processor")
 _selector_log = logging.getLogger("org.apache.kafka.common.network.Selector")

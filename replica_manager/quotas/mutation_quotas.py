@@ -55,7 +55,7 @@ class MutationQuotas:
 
     ``quotas`` may be replaced by another thread.
 
-    ``window_s``: a full bucket has the tokens of so many seconds.
+    ``window_s``: a full bucket has the tokens of this many seconds.
     """
 
     def __init__(self, window_s: int, now_ms: Callable[[], int]) -> None:

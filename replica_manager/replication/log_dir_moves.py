@@ -44,7 +44,7 @@ from replica_manager.replication.replica_fetcher import batch_pieces
 from replica_manager.replication.replica_manager import ReplicaManager
 
 LAST_BYTES: Final = 1024 * 1024
-"""At most so many bytes at the end of a log are read without a thread.
+"""At most this many bytes at the end of a log are read without a thread.
 
 They are usually in the page cache.
 """

@@ -51,7 +51,7 @@ class Purgatory(Generic[Key, Operation]):
         # operations stay until they are on top or make up more than half of the heap.
         self._deadlines: list[tuple[int, int, _Parked[Key, Operation]]] = []
         self._waiting: dict[int, _Parked[Key, Operation]] = {}
-        # By ``id``, which is unique because waiting operations are referenced here.
+        # The number of each waiting operation by its ``id()``, which is unique while it waits.
         self._numbers: dict[int, int] = {}
         self._arrivals = 0
 

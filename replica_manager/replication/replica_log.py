@@ -144,7 +144,7 @@ class AbsentLog:
         """Does nothing: there is nothing to delete."""
 
     def append_as_follower(self, _: bytes | memoryview) -> FollowerAppend:
-        """Never called: a replica without a log is not fetched."""
+        """Never called: this broker fetches no records for a replica that has no log."""
         raise AssertionError("records for a replica without a log")
 
 

@@ -64,7 +64,7 @@ class TopicStats:
         meter.mark(count)
 
     def remove(self, names: Iterable[str] = tuple(_NAMES)) -> None:
-        """Removes meters; one that is marked again is created again."""
+        """Removes meters, all by default; :meth:`mark` creates a removed meter again."""
         for name in names:
             if self._meters.pop(name, None) is not None:
                 self._metrics.remove(

@@ -130,7 +130,7 @@ def security_of(
 
 
 def controller_client_security(config: SecurityConfig, endpoint: Endpoint) -> ClientSecurity:
-    """The security of a quorum node's connections to others' listener.  Reads key stores."""
+    """The security of a quorum node's connections to other nodes.  Reads key stores."""
     return SecuredListener(config, endpoint).client(_CONTROLLER_MECHANISM, must_be_enabled=False)
 
 

@@ -62,7 +62,7 @@ PRODUCED_PARTITIONS_AT_ONCE: Final = 2_000
 """The most topics and partitions of a Produce request decoded on the event loop: some 3 ms."""
 
 READ_FAST_ASIDE_BYTES: Final = 64 * 1024
-"""A request of READERS with at least so many bytes is decoded in a thread.
+"""A request of READERS with at least this many bytes is decoded in a thread.
 
 The limit for other requests is READ_ASIDE_BYTES.
 """
@@ -96,7 +96,7 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> ResponseFra
             response = counted(await Timed(responding, usage.loop_time), context, usage)
     finally:
         if times is not None:
-            # For a request that could not be decoded, the handler has not done this.
+            # The request is still in the queue if it could not be decoded, so that no handler ran.
             times.leave_queue()
     # An unsupported ApiVersions version gets a response of version 0, whose header is the same.
     head = response_header(header.api_key, header.api_version, header.correlation_id)
@@ -253,8 +253,8 @@ def refusal(handlers: Mapping[int, Handler], data: bytes, error: ErrorCode) -> b
 async def _request_in(data: bytes, start: int, context: RequestContext) -> object:
     """Decodes the request, in a thread if it is large."""
     if context.api_key == ApiKey.PRODUCE:
-        # Its size in bytes does not matter: the records are not decoded here, and most
-        # requests have few partitions.
+        # A Produce is decoded here whatever its size: its records are not decoded yet, and it
+        # mostly has few partitions.
         with suppress(TooManyPartitions):
             return read_produce_request(
                 context.api_version, data, start, PRODUCED_PARTITIONS_AT_ONCE

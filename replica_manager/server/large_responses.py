@@ -21,7 +21,7 @@ from replica_manager.server.throttled_responses import throttled
 T = TypeVar("T")
 
 READ_ASIDE_BYTES: Final = 8 * 1024
-"""A request of at least so many bytes is decoded in a thread, and its response is encoded in one.
+"""A request of at least this many bytes is decoded in a thread, and its response is encoded in one.
 
 So many bytes are some 4,000 names of one letter, which take kio 8 ms.
 """

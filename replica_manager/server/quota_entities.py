@@ -49,7 +49,10 @@ class QuotaChange(NamedTuple):
 
 
 def entity_path(entity: Entity) -> str:
-    """``users/a/clients/b`` and so on; RequestRefused(INVALID_REQUEST) for an invalid entity."""
+    """The path of a quota entity below ``/config``, such as ``users/a/clients/b``.
+
+    RequestRefused(INVALID_REQUEST) if the entity is invalid.
+    """
     if not entity:
         raise _refused("Invalid empty client quota entity")
     names: dict[str, str] = {}

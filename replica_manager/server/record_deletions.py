@@ -60,7 +60,8 @@ class RecordDeletions:
                 refused[tp] = outcome
             else:
                 raised[tp] = outcome
-        # No await in this loop: followers must get this even if the client disconnects.
+        # No await in this loop: followers must get the log start offsets even if the client
+        # disconnects.
         for tp in raised:
             self._replicas.partition_changed(tp)
         operation = DelayedDeleteRecords(raised, refused, self.low_watermark)

@@ -84,7 +84,7 @@ class RequestBatch:
     ) -> None:
         """Adds LeaderAndIsr for these brokers and UpdateMetadata for every broker.
 
-        ``is_new`` sticks: once a (broker, partition) was added as new it stays new in this batch.
+        A (broker, partition) that was once added with ``is_new`` stays new in this batch.
         """
         for broker_id in self._reachable(broker_ids):
             self._leader_and_isr.setdefault(broker_id, []).append(rows)
@@ -297,7 +297,8 @@ class RequestBatch:
                 )
                 for row, each in zip(rows, replicas, strict=True)
             )
-        # Only whole brokers are down; and a cluster has few distinct replica lists.
+        # No log directory has failed, so the replicas of dead brokers are the offline ones.  They
+        # are encoded once for each distinct replica list, of which a cluster has few.
         ends = {
             each: bulk.update_metadata_end(
                 version, tuple(b for b in each if not context.is_live(b))
@@ -316,7 +317,7 @@ class RequestBatch:
             if version >= 3:
                 parts = [(dict(wanted), any(stop.delete for stop in wanted.values()))]
             else:
-                # One request can only delete all or nothing; deletes go first.
+                # A request deletes either all of its replicas or none: send two, deletions first.
                 parts = [
                     ({row: stop for row, stop in wanted.items() if stop.delete is delete}, delete)
                     for delete in (True, False)
@@ -368,7 +369,7 @@ class RequestBatch:
             topics=list(by_topic.items()),
             delete_partitions=delete,
         )
-        # Replicas that a reassignment removes are deleted too, but no event waits for that.
+        # A reassignment deletes replicas too, but no event is needed for their responses.
         deleting = tuple(
             table.topic_partition(row)
             for row, stop in rows.items()
@@ -379,7 +380,10 @@ class RequestBatch:
         )
 
     def _grouped(self, rows: Sequence[int], entries: list[bytes]) -> list[bulk.TopicEntries]:
-        """The entries by topic; those of a topic whose rows are neighbours are cut out whole."""
+        """The entries by topic, with the topic id.
+
+        If the rows of a topic are consecutive, its entries are one slice of the list.
+        """
         table = self._context.table
         is_sorted = all(map(lt, rows, islice(rows, 1, None)))
         found: dict[str, list[bytes]] = {}
@@ -428,7 +432,7 @@ class RequestBatch:
 
 
 def _distinct(parts: Sequence[Sequence[int]]) -> Sequence[int]:
-    """The rows of all parts, each once, topic by topic; a part holds none twice."""
+    """The rows of all parts, each row once.  Each part must have distinct rows."""
     return parts[0] if len(parts) == 1 else sorted(set(chain.from_iterable(parts)))
 
 

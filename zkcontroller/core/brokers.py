@@ -66,7 +66,7 @@ class Brokers:
                 continue  # gone again, and the child watch fires for it
             broker = self._decode(broker_id, znode)
             if broker is None:
-                # With a watch this time; it may have been mended meanwhile.
+                # Read the znode again, with a watch: it may be valid now, or become so later.
                 znode = yield from self._tools.read_one(BrokerIdZnode.path(broker_id), watch=True)
                 if znode is None:
                     continue
@@ -159,7 +159,7 @@ class Brokers:
         if znode is None:
             return
         if cached is None:
-            # It was corrupt when the brokers were read.
+            # The znode was corrupt when the brokers were read, so the broker is new.
             yield from self.process_broker_change()
             return
         broker = self._decode(broker_id, znode)
@@ -256,7 +256,7 @@ class Brokers:
         if deleting:
             yield from self._deletion.fail_replicas(deleting)
         if not kept and not outcome.elected:
-            # No LeaderAndIsr carried an UpdateMetadata along: the brokers still need it.
+            # No LeaderAndIsr was sent, and so no UpdateMetadata with it: brokers still need one.
             self._tools.send_update_metadata()
 
 

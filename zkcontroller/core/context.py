@@ -98,7 +98,10 @@ class ControllerContext:
     def online_replicas(
         self, *, include_shutting_down: bool = False
     ) -> Callable[[int], Callable[[int], bool]]:
-        """:meth:`is_replica_online` for many rows: returns a function from row to a broker test."""
+        """A faster :meth:`is_replica_online` for many rows.
+
+        Returns a function that takes a row and returns a function that tests a broker id.
+        """
         if any(self.offline_dir_rows.values()):
             return lambda row: (
                 lambda broker_id: self.is_replica_online(
@@ -174,7 +177,7 @@ class ControllerContext:
             self.table.partition_state[row] = state
 
     def _count_offline(self, row: int, change: int) -> None:
-        # A topic under deletion has no leaders on purpose.
+        # The deletion of a topic takes its leaders offline: these partitions do not count.
         if self.table.topic_of[row] not in self.topics_with_deletion_started:
             self.offline_partition_count += change
 

@@ -179,7 +179,8 @@ class KafkaController:
         Three errors make this broker stop acting as controller, and are handled here:
         ControllerMoved; a contradiction in the controller's own bookkeeping (IllegalState); and a
         result of ZooKeeper without which the event could not be processed to its end
-        (ZooKeeperRefused).  Kafka logs the last one and goes on with half of what it should know.
+        (ZooKeeperRefused).  After the last one Kafka logs the error and stays controller, with an
+        incomplete state.
         """
         try:
             try:
@@ -247,8 +248,8 @@ class KafkaController:
 
     def _controller_changed(self, now_ms: int) -> Procedure[None]:
         yield from self._failover.maybe_resign()
-        # If there is no controller now, the deletion fell between two watches and no Reelect will
-        # come; if it names this broker, which does not act, no broker ever will.
+        # Without a controller: ``/controller`` was deleted while no watch was set, so no Reelect
+        # follows.  If it names this broker, which is not active, no broker would act as controller.
         candidates = (NO_CONTROLLER, self.config.broker_id)
         if self.active_controller_id in candidates and not self.is_active:
             yield from self._failover.elect(now_ms)

@@ -1,6 +1,6 @@
 """Everything the core may ask its driver to do, as values.
 
-Two kinds, and two ways out:
+There are two kinds, which the driver gets in two ways:
 
 * **Questions** are *yielded* by a :data:`Procedure`, because the next decision needs the result:
   the requests of :mod:`zkcontroller.zookeeper.requests`, :class:`RegisterBrokerZnode` and
@@ -201,7 +201,7 @@ class LogLine:
 
     @property
     def text(self) -> str:
-        """All of it but level and logger."""
+        """The message, and the exception on the lines after it."""
         return self.message if self.exception is None else f"{self.message}\n{self.exception}"
 
 

@@ -127,9 +127,9 @@ class ControlledShutdown:
 class LeaderAndIsrResponseReceived:
     """A broker's response to LeaderAndIsr.
 
-    ``partition_errors``: (topic id or name, partition, error code), ids from version 5 on.  All
-    that the response names if ``is_probe``: the request held partitions that were believed to be in
-    a failed log directory, and those with code 0 are online again.  Else those whose code is not 0.
+    ``partition_errors``: (topic id or name, partition, error code), ids from version 5 on.  With
+    ``is_probe`` it has every partition of the response: some were believed to be in a failed log
+    directory, and those with code 0 are online again.  Else it has those whose code is not 0.
     """
 
     broker_id: int

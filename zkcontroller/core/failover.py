@@ -189,7 +189,7 @@ class Failover:
             return epoch + 1, outcome.results[1].zk_version
         if outcome.code not in (ZkCode.NODE_EXISTS, ZkCode.BAD_VERSION):
             raise ZooKeeperRefused(ControllerZnode.PATH, outcome.code.name)
-        # Lost, or won by an attempt whose reply was lost with the connection.
+        # Another broker won the election, or this one did, and the reply to its write was lost.
         found = yield from self._read_controller()
         if found is not None and found[0] == self._broker_id:
             epoch_now, zk_version_now = yield from self._read_or_create_epoch()
@@ -334,7 +334,7 @@ class Failover:
             return None
 
     def _topic_deletions_in_progress(self) -> Procedure[tuple[list[str], list[str]]]:
-        """Topics queued for deletion, and *all* topics that could not be deleted now."""
+        """The topics queued for deletion, and *all* topics with a replica on a dead broker."""
         context, table = self._context, self._context.table
         queued = yield from self._tools.children(DeleteTopicsZnode.PATH, watch=True)
         live = set(context.live_broker_ids)

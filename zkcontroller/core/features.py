@@ -1,7 +1,7 @@
 """The finalized features of the cluster: ``/feature`` and UpdateFeatures.
 
-A ZooKeeper-mode broker supports no feature of its own, so what is finalized is empty; the node's
-version and status follow ``inter.broker.protocol.version``.
+A ZooKeeper-mode broker supports no feature of its own, so no feature is finalized.  The version and
+the status of the znode depend on ``inter.broker.protocol.version``.
 
 Source: Kafka ``KafkaController.maybeSetupFeatureVersioning`` (KIP-584).
 """
@@ -29,10 +29,10 @@ UNSAFE_DOWNGRADE = 3
 
 
 def set_up_feature_versioning(tools: ControllerTools) -> Procedure[None]:
-    """Create or update ``/feature`` at failover; a corrupt znode is left alone.
+    """Creates or updates ``/feature`` at failover; does not change a corrupt znode.
 
-    The writes are fenced: a controller that slept meanwhile must not undo its successor's.  Kafka
-    writes whatever the epoch.
+    The writes are fenced, so that a controller that was suspended cannot undo a write of its
+    successor.  Kafka's writes are not fenced.
     """
     ibp = tools.config.inter_broker_version
     status = (
@@ -45,7 +45,7 @@ def set_up_feature_versioning(tools: ControllerTools) -> Procedure[None]:
             f"Creating FeatureZNode at path: {FeatureZnode.PATH} with contents: {_text(wanted)}"
         )
         (result,) = yield from tools.write([Create(FeatureZnode.PATH, wanted.encode())])
-        # It exists if the reply to this very write was lost.
+        # NODE_EXISTS: the reply to this write was lost, and the write was repeated.
         if isinstance(result, ZkCode) and result is not ZkCode.NODE_EXISTS:
             raise ZooKeeperRefused(FeatureZnode.PATH, result.name)
         return
@@ -110,7 +110,10 @@ class FeatureUpdates:
     def _write(
         self, target: Mapping[str, int], results: dict[str, tuple[ErrorCode, str | None]]
     ) -> Procedure[int | None]:
-        """The version written; None if ZooKeeper refuses, which is then the result of each item."""
+        """Writes the features; returns the new version of ``/feature``.
+
+        If ZooKeeper refuses, returns None and changes each success in ``results`` to an error.
+        """
         version = feature_znode_version(self._tools.config.inter_broker_version)
         wanted = FeatureZnode(features=target, status=FeatureStatus.ENABLED, version=version)
         [written] = yield from self._tools.write([SetData(FeatureZnode.PATH, wanted.encode())])

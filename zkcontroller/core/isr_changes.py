@@ -212,7 +212,10 @@ class IsrChanges:
     def _write(
         self, changes: Sequence[tuple[int, int, LeaderAndIsr]]
     ) -> Procedure[list[ErrorCode]]:
-        """Write the states by version; leader epochs stay.  Returns an error code for each."""
+        """Writes the states to znodes of unchanged version; leader epochs do not change.
+
+        Returns one error code per change.
+        """
         table = self._context.table
         if changes:
             texts = scala_seq("Set", (table.text(row) for _, row, _ in changes))
@@ -261,7 +264,7 @@ class IsrChanges:
     # ------------------------------------------------------------------ notifications
 
     def follow_notifications(self) -> Procedure[None]:
-        """The children of ``/isr_change_notification`` changed."""
+        """Handles a change of the children of ``/isr_change_notification``."""
         names = yield from self._tools.children(IsrChangeNotificationZnode.PATH, watch=True)
         paths = [IsrChangeNotificationSequenceZnode.path(name) for name in names]
         rows: dict[int, None] = {}

@@ -1,8 +1,7 @@
 """Lines for ``controller.log`` and records of state changes, collected in the outbox.
 
-Both go into the outbox in the order in which they happen, as data.  Nothing is formatted here that
-is written once per partition: a record is a value, and the log writer formats it on another
-thread.
+Lines and records are appended as values, in the order in which they happen.  The records, of which
+there may be one per partition, are not formatted here: the log writer does that in another thread.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class Journal:
         self.log("ERROR", message, logger, exception)
 
     def record(self, record: StateChange) -> None:
-        # Neighbours share one effect: 10,000 records are 10,000 list appends, not 10,000 effects.
+        # Successive records share one effect: appending to a list is faster than a new effect.
         last = self._outbox[-1] if self._outbox else None
         if isinstance(last, StateChanges) and isinstance(last.records, list):
             last.records.append(record)

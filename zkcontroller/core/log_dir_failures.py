@@ -1,7 +1,7 @@
 """Log directory failures: asks the broker by LeaderAndIsr which replicas are offline.
 
-The notification names only the broker.  A LeaderAndIsr for every replica it has is the question,
-its response (KAFKA_STORAGE_ERROR per partition) is handled by :mod:`.responses`.
+The notification names only the broker.  The controller sends it a LeaderAndIsr with all its
+replicas; :mod:`.responses` handles the response, in which offline ones have KAFKA_STORAGE_ERROR.
 
 Source: Kafka ``KafkaController.processLogDirEventNotification`` (KIP-112).
 """
@@ -29,7 +29,7 @@ class LogDirFailures:
         self._replicas = replicas
 
     def follow_notifications(self) -> Procedure[None]:
-        """The children of ``/log_dir_event_notification`` changed."""
+        """Handles a change of the children of ``/log_dir_event_notification``."""
         names = yield from self._tools.children(LogDirEventNotificationZnode.PATH, watch=True)
         paths = [LogDirEventNotificationSequenceZnode.path(name) for name in names]
         brokers: dict[int, None] = {}
@@ -42,7 +42,8 @@ class LogDirFailures:
                 self._tools.journal.error(str(corrupt))
                 continue
             brokers[failure.broker_id] = None
-        # As in Kafka this is also logged for no broker: after the notifications were deleted.
+        # As in Kafka, the line is also logged without a broker, when the deletion of notifications
+        # has fired the watch.
         self._tools.journal.info(f"Handling log directory failure for brokers {csv(brokers)}")
         table = self._tools.context.table
         rows = {broker: table.rows_on_broker(broker) for broker in brokers}

@@ -108,7 +108,7 @@ class PartitionStateMachine:
         self._journal.info("Initializing partition state", PARTITION_STATE_MACHINE)
         table, context = self._context.table, self._context
         live = set(context.live_broker_ids)
-        # No replica is known to lie in a failed log directory yet: the broker alone decides.
+        # No failed log directory is known yet, so a leader on a live broker counts as online.
         new, online, offline = PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE
         context.put_initial_partition_states(
             bytes(
@@ -322,7 +322,7 @@ class PartitionStateMachine:
                     PartitionState.ONLINE,
                     keeper_exception(result, table.text(row)),
                 )
-                # NO_NODE as well: what was refused is the znode above the state.
+                # Also after NO_NODE: ZooKeeper then refused to create the parent of this znode.
                 self.refused.add_election(row)
         table.put_leader_and_isr(existing)
         self._enter(list(existing), PartitionState.OFFLINE)
@@ -344,7 +344,9 @@ class PartitionStateMachine:
     # ------------------------------------------------------------------ Online, Offline → Online
 
     def _elect(self, rows: Sequence[int], strategy: Strategy) -> Procedure[ElectionOutcome]:
-        """Elect until each partition has a leader or a reason; retries a lost race at once.
+        """Elects until each partition has a leader, or a reason why it has none.
+
+        Elects again at once if a znode has changed since it was read.
 
         The first try uses the states in memory.  States of partitions that it gives no leader are
         read from ZooKeeper.
@@ -471,7 +473,11 @@ class PartitionStateMachine:
     def _chooser(
         self, strategy: Strategy
     ) -> Callable[[int, LeaderAndIsr, bool], LeaderAndIsr | None]:
-        """The election function: takes a row, its state and "may be unclean", gives a new state."""
+        """A function that elects the leader of one row.
+
+        It takes the row, its state and whether the election may be unclean; it returns the new
+        state, or None if no replica can lead.
+        """
         context, table = self._context, self._context.table
         is_recovery_tracked = self._tools.config.is_leader_recovery_supported
         online = context.online_replicas(

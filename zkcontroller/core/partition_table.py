@@ -1,14 +1,13 @@
 """All partitions of the cluster, stored in columns instead of objects.
 
 A controller holds up to a million partitions.  Dictionaries keyed by topic-partition cost some 700
-bytes for each; columns cost about 60, and a question such as "which partitions does broker 7
-lead?" is one
-pass over an array.  A *row* is an int, valid from :meth:`PartitionTable.add` until the topic is
-removed. Code inside the core passes rows around and asks for values (``LeaderAndIsr``,
-``TopicPartition``) only where one partition is looked at closely.
+bytes for each; columns cost about 60, and a question such as "which partitions does broker 7 lead?"
+is one pass over an array.  A *row* is the int by which the core names a partition, valid from
+:meth:`PartitionTable.add` until the topic is removed.  The core makes values of a row
+(``LeaderAndIsr``, ``TopicPartition``) only where it needs all data of one partition.
 
-The states of a partition's replicas stand in one ``bytes``, aligned with its replica list;
-tuples and ``bytes`` are interned, because thousands of partitions share the same few.
+The states of a partition's replicas are one ``bytes``, in the order of its replica list.  Tuples
+and ``bytes`` are interned, because thousands of partitions share the same few.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from zkcontroller.core.states import PartitionState, ReplicaState
 NO_ROW: Final = sys.maxsize
 """No row: a column that is asked for it raises IndexError.  -1 would be the last partition."""
 LEAST_INTERNED: Final = 4_096
-"""Unused interned values are dropped only when there are at least so many values."""
+"""Unused interned values are dropped only when there are at least this many values."""
 T = TypeVar("T")
 _REPLICA_STATES = {state.value: state for state in ReplicaState}
 _NO_LEADER_AND_ISR = -1  # in the leader_epoch column: no state znode is known
@@ -389,7 +388,7 @@ class PartitionTable:
         )
 
     def forget_imbalance(self, topic: str) -> None:
-        """A topic queued for deletion does not count as imbalanced any more."""
+        """Subtracts the partitions of a topic queued for deletion from the imbalanced ones."""
         if topic in self.deleting:
             return
         for row in self.rows_of(topic):

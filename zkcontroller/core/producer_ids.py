@@ -30,7 +30,7 @@ class ProducerIdBlocks:
         self._tools = tools
 
     def allocate(self, event: AllocateProducerIds) -> Procedure[None]:
-        """The next block, written to ``/latest_producer_id_block`` before it is given out."""
+        """Allocates the next block, and writes it to ``/latest_producer_id_block`` first."""
         known = self._tools.context.live_broker_epochs.get(event.broker_id)
         if known is None:
             self._respond(event, ProducerIdBlock(ErrorCode.broker_id_not_registered))

@@ -230,7 +230,7 @@ class Reassignments:
         row = self._context.table.row(*partition)
         current = ReplicaAssignment(()) if row == NO_ROW else self._context.table.assignment(row)
         adding = current.reassign_to(target).adding_replicas
-        # Replicas that stay or go need not be alive; new ones must.
+        # Only the brokers of added replicas must be live.
         if not all(self._context.is_live(broker) for broker in adding):
             return (
                 "Replica assignment has brokers that are not alive. Replica list:"
@@ -242,7 +242,10 @@ class Reassignments:
     def _build(
         self, partition: TopicPartition, target: tuple[int, ...] | None
     ) -> ReplicaAssignment | None:
-        """The assignment to begin with; None to cancel where no reassignment is under way."""
+        """The assignment with which the reassignment begins.
+
+        None if ``target`` is None, which cancels, and the partition is not under reassignment.
+        """
         table = self._context.table
         row = table.row(*partition)
         current = ReplicaAssignment(()) if row == NO_ROW else table.assignment(row)
@@ -300,9 +303,10 @@ class Reassignments:
     def _loses_everything(self, row: int, assignment: ReplicaAssignment) -> bool:
         """Whether every in-sync replica would be dropped, and the records with them.
 
-        It happens where a cancelled or replaced move has left only its new replicas in sync.  Kafka
-        deletes them, and the partition waits for ever for an in-sync replica that has no place in
-        its assignment; its KRaft controller refuses, as this one does.
+        This happens if only added replicas of a cancelled or replaced reassignment are in sync.
+        Kafka's controller in ZooKeeper mode deletes them, and the partition waits for ever for an
+        in-sync replica that is not in its assignment.  Kafka's KRaft controller refuses, as does
+        ours.
         """
         table = self._context.table
         in_sync = table.in_sync_replicas[row]

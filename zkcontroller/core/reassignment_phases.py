@@ -209,7 +209,8 @@ class ReassignmentPhases:
             paths = [TopicZnode.path(topic) for topic in remaining]
             found = yield from self._tools.try_read(paths)
             read = list(zip(remaining, found, strict=True))
-            # What cannot be read is not overwritten: it may hold partitions unknown here.
+            # Do not overwrite a znode that cannot be read: it may hold partitions that are not in
+            # memory.
             results.update((topic, code) for topic, code in read if isinstance(code, ZkCode))
             znodes = {topic: znode for topic, znode in read if isinstance(znode, Znode)}
             writes = []
@@ -306,7 +307,7 @@ class ReassignmentPhases:
                 continue
             groups.setdefault((assignment.origin_replicas, False), []).append(row)
             if assignment.adding_replicas:
-                # As new: the broker may put the replica into any of its log directories that works.
+                # With ``is_new`` the broker may create the log in any online log directory.
                 groups.setdefault((assignment.adding_replicas, True), []).append(row)
         for (brokers, is_new), rows in groups.items():
             batch.add_leader_and_isr(brokers, rows, is_new=is_new)

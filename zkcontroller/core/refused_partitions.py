@@ -1,6 +1,6 @@
 """Topics and partitions for which ZooKeeper refused an operation, to be retried.
 
-Without retries, five refusals would last until a broker starts or fails, or the controller changes:
+Five operations are retried:
 
 * an election without which a partition has no leader;
 * the last write of a reassignment;
@@ -13,8 +13,8 @@ Without retries, five refusals would last until a broker starts or fails, or the
 
 A corrupt state is retried like a refused one, because no watch reports when it is valid again.
 
-All are tried again after a pause that doubles as long as ZooKeeper goes on refusing.  Kafka logs
-the failure and waits for one of these events.
+The pause before a retry doubles as long as ZooKeeper goes on refusing.  Kafka does not retry: it
+logs the failure, and the refusal lasts until a broker starts or fails, or the controller changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LONGEST_RETRY_MS: Final = 300_000
 
 
 class RefusedRows(NamedTuple):
-    """The rows of partitions to retry, by what was refused."""
+    """The rows of the partitions to retry, by the kind of the refused operation."""
 
     states: list[int]
     elections: list[int]
@@ -68,12 +68,12 @@ class RefusedPartitions:
         self._is_waiting = False
 
     def add_election(self, row: int) -> None:
-        """ZooKeeper refused an election; a partition that has a leader keeps that one."""
+        """Adds a partition whose election ZooKeeper refused; one with a leader needs no retry."""
         if self._has_no_leader(row):
             self._elections[self._tools.context.table.topic_partition(row)] = None
 
     def add_assignment(self, row: int) -> None:
-        """ZooKeeper refused the assignment with which a reassignment ends."""
+        """Adds a partition whose final assignment, after a reassignment, ZooKeeper refused."""
         self._assignments[self._tools.context.table.topic_partition(row)] = None
 
     def schedule(self) -> None:
@@ -117,7 +117,7 @@ class RefusedPartitions:
         return rows
 
     def retried(self) -> None:
-        """The retry is done: the next pause is the shortest one if nothing was refused again."""
+        """Ends the retry; if nothing was refused again, the next pause is the shortest one."""
         if not self._is_needed():
             self._pause_ms = FIRST_RETRY_MS
 

@@ -76,7 +76,7 @@ class ReplicaStateMachine:
     # ------------------------------------------------------------------ life
 
     def startup(self) -> Procedure[None]:
-        """Replicas on live brokers go Online, all others Offline.
+        """Moves replicas on live brokers to Online, all others to Offline.
 
         So each broker gets all its partitions, and replicas on dead brokers leave the ISRs.
         """
@@ -108,7 +108,7 @@ class ReplicaStateMachine:
         self._journal.info("Stopped replica state machine", REPLICA_STATE_MACHINE)
 
     def _tell_online(self, live: Sequence[int]) -> None:
-        """Sends LeaderAndIsr for every live replica: Online → Online changes no state."""
+        """Sends LeaderAndIsr for every replica on a live broker; all of them are Online already."""
         table = self._context.table
         known = [row for row, epoch in enumerate(table.leader_epoch) if epoch >= 0]
         if not known:
@@ -268,7 +268,7 @@ class ReplicaStateMachine:
                 if broker_id in state.in_sync_replicas:
                     shrinking[row] = without_replica(state, broker_id, replicas[row], epoch)
                 else:
-                    # Nothing to write, but the state is this controller's from here on.
+                    # The broker is not in the ISR: write nothing, but change the epoch in memory.
                     outside[row] = state._replace(controller_epoch=epoch)
             done += self._removed(broker_id, outside)
             verdicts = yield from write_states(self._tools, shrinking)

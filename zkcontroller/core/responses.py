@@ -21,7 +21,7 @@ from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.state_changes.record import Kind, StateChange
 
-# Plain numbers, as in the events: a response names up to 100,000 partitions.
+# Error codes as integers, as in the events: a response has one for each of 100,000 partitions.
 NONE: Final = ErrorCode.none.value
 KAFKA_STORAGE_ERROR: Final = ErrorCode.kafka_storage_error.value
 
@@ -52,7 +52,10 @@ class ControlResponses:
         )
 
     def leader_and_isr(self, event: LeaderAndIsrResponseReceived) -> Procedure[None]:
-        """Replicas with a storage error go offline; replicas back online change nothing."""
+        """Handles a LeaderAndIsr response: replicas with KAFKA_STORAGE_ERROR go offline.
+
+        A replica with NONE is only no longer noted as offline; its state does not change.
+        """
         if event.request_error != NONE:
             self.report_error("LeaderAndIsr", event.broker_id, event.request_error, event.response)
             return

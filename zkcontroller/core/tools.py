@@ -92,7 +92,9 @@ class ControllerTools:
         return result[0]
 
     def children(self, path: str, *, watch: bool = False) -> Procedure[list[str]]:
-        """Children of a node, sorted so that runs are alike; none if there is no node.
+        """The names of a znode's children, sorted so that runs are repeatable.
+
+        Empty if the znode does not exist.
 
         Raises ZooKeeperRefused for any other result.
         """
@@ -110,7 +112,7 @@ class ControllerTools:
     def exists(self, paths: Sequence[str], *, watch: bool = False) -> Procedure[list[bool]]:
         """Whether each path exists.
 
-        Raises ZooKeeperRefused for any result but yes and NO_NODE: no watch is left then.
+        Raises ZooKeeperRefused for any error code but NO_NODE, since no watch was set then.
         """
         results: list[Stat | ZkCode] = yield from _persistently(
             paths, lambda some: CheckExists(some, watch)
@@ -133,7 +135,7 @@ class ControllerTools:
         _found(paths, (yield from self.write([Delete(path) for path in paths])))
 
     def delete_recursively(self, path: str) -> Procedure[None]:
-        """Removes a node and everything under it, deepest first; raises as :meth:`delete`."""
+        """Deletes a znode and all znodes below it, deepest first; raises as :meth:`delete`."""
         levels = [[path]]
         while levels[-1]:
             children = yield from self._children_of(levels[-1])

@@ -51,7 +51,10 @@ class TopicDeletionManager:
     # ------------------------------------------------------------------ events
 
     def initialize(self, queued: Sequence[str], ineligible: Sequence[str]) -> Procedure[None]:
-        """At failover: topics under ``/admin/delete_topics``, and those not deletable now."""
+        """At failover, queues the topics under ``/admin/delete_topics`` for deletion.
+
+        The topics in ``ineligible`` cannot be deleted now.
+        """
         self._info(
             f"Initializing manager with initial deletions: {scala_set(queued)},"
             f" initial ineligible deletions: {scala_hash_set(ineligible)}"
@@ -71,7 +74,7 @@ class TopicDeletionManager:
             yield from self._remove_requests(queued)
 
     def process_requests(self) -> Procedure[None]:
-        """The children of ``/admin/delete_topics`` changed."""
+        """Handles a change of the children of ``/admin/delete_topics``."""
         asked = yield from self._tools.children(DeleteTopicsZnode.PATH, watch=True)
         self._journal.debug(f"Delete topics listener fired for topics {csv(asked)} to be deleted")
         known = self._context.table.topics
@@ -126,7 +129,7 @@ class TopicDeletionManager:
             yield from self.resume()
 
     def fail_replicas(self, replicas: Mapping[int, Sequence[int]]) -> Procedure[None]:
-        """Replicas (broker to rows) of queued topics went offline: their topics must wait."""
+        """Handles replicas (broker to rows) of queued topics that went offline: the topics wait."""
         for broker_id, rows in replicas.items():
             yield from self._fail(broker_id, rows)
 
@@ -178,7 +181,7 @@ class TopicDeletionManager:
                 try:
                     yield from self._complete(topic)
                 except ZooKeeperRefused as refused:
-                    # Its request stays, and each later look at the deletions tries again.
+                    # The znode with the request stays, so each later call of resume() tries again.
                     self._partitions.refused.topics[topic] = None
                     self._journal.error(f"Deletion of topic {topic} failed: {refused}")
                 else:
@@ -233,15 +236,17 @@ class TopicDeletionManager:
     def _complete(self, topic: str) -> Procedure[None]:
         """The last step: deletes the topic's znodes and removes the topic from memory.
 
-        Raises ZooKeeperRefused for a znode that stays.  The configuration goes first: once the
-        topic's znode is gone, a topic of that name may be created, which would inherit it.  The
-        request goes last, so that it outlives a failure.  Kafka deletes the topic's own znodes
-        first, and looks at their deletion only.
+        Raises ZooKeeperRefused for a znode that stays.  The configuration is deleted first: once
+        the topic's znode is gone, a new topic of that name may be created, which would inherit the
+        configuration.  The request under ``/admin/delete_topics`` is deleted last, so that it is
+        still there after a failure.  Kafka deletes the topic's own znodes first, and checks only
+        whether these were deleted.
         """
         yield from self._tools.delete([ConfigZnode.topic_path(topic)])
         yield from self._tools.delete_recursively(TopicZnode.path(topic))
         yield from self._tools.delete([DeleteTopicZnode.path(topic)])
-        # Only now: the znode of a topic that stays could be written again, without replicas.
+        # Only after the znodes are deleted: this removes the replicas from the assignment.  If the
+        # topic stayed, its znode could be written again, without replicas.
         successful = ReplicaState.DELETION_SUCCESSFUL
         yield from self._replicas.handle_state_changes(
             self._context.table.replicas_in([topic], successful), ReplicaState.NON_EXISTENT

@@ -144,7 +144,7 @@ class TopicChanges:
         return rows
 
     def read_again(self) -> Procedure[list[int]]:
-        """Reads the topics whose znode was refused; returns the rows of what is new in them."""
+        """Reads the topics whose znode ZooKeeper refused; returns the rows of new partitions."""
         topics = list(self._partitions.refused.topics)
         self._partitions.refused.topics.clear()
         rows: list[int] = []
@@ -248,12 +248,14 @@ class TopicChanges:
         return row
 
     def _assign_ids(self, topics: Sequence[_Read]) -> Procedure[None]:
-        """Write the id that is known, else a random one, into each znode without (KIP-516).
+        """Writes a topic id into each znode that has none: the known id, else a random one.
 
-        Kafka writes whatever the version; ours only what it has read, so that a change made
-        meanwhile is not lost: its watch fires and the id is written then.  A write whose reply was
-        lost finds its own id there when it is sent again, and the topic must have it from the
-        beginning.
+        A znode that has changed since it was read is not overwritten; the id is written when the
+        watch for that change has fired.  Kafka overwrites the change.  If the reply to a write was
+        lost, the repeated write fails with BAD_VERSION.  The znode is then read again, because it
+        may have the id already.
+
+        Source: KIP-516.
         """
         known = self._context.table.topics
         ids = [known[read.topic].topic_id or usable_uuid(self._new_uuid) for read in topics]

@@ -208,7 +208,7 @@ class ControllerRuntime:
             self._queue.put(RegisterBrokerAndReelect())
 
     def on_request_latency(self, latency_ms: float) -> None:
-        """ZooKeeper has replied to a request after so many milliseconds."""
+        """ZooKeeper has replied to a request after ``latency_ms``."""
         self._session_metrics.request_latency.update(latency_ms)
 
     async def controlled_shutdown(

@@ -34,7 +34,7 @@ EVENT_THREAD_LOGGER: Final = "kafka.controller.ControllerEventManager$Controller
 KAFKA_CONTROLLER: Final = "kafka.controller.KafkaController"
 
 IDLE_CLEAR_S: Final = 300.0
-"""After so many seconds without an event the histogram of queue times is cleared."""
+"""After this many seconds without an event the histogram of queue times is cleared."""
 
 JOIN_TIMEOUT_S: Final = 30.0
 

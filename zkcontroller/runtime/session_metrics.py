@@ -45,7 +45,7 @@ class SessionMetrics:
         self._logs_in_by_sasl = logs_in_by_sasl
         self._sasl_logins = meter(*_SASL_LOGINS)
         meter(*_READ_ONLY_CONNECTS)
-        # The runtime is created after the session has been opened.
+        # Count the first connection here: the session was opened before this object was created.
         self.entered(SessionState.CONNECTED)
         self.request_latency = metrics.histogram(
             mbean("kafka.server", "ZooKeeperClientMetrics", "ZooKeeperRequestLatencyMs")

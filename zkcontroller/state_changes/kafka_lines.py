@@ -30,7 +30,7 @@ _REQUESTED_STATE: Final = (
 FIELDS: Final[dict[Kind, tuple[str, ...]]] = {
     kind: tuple(names.split())
     for kind, names in {
-        # ``replicas`` when the new state is NewPartition, the leadership when it is OnlinePartition
+        # Also ``replicas`` if the new state is NewPartition, the leadership if OnlinePartition.
         Kind.PARTITION_STATE_CHANGED: "controller_epoch topic partition from_state to_state",
         Kind.PARTITION_STATE_FAILED: "controller_epoch topic partition from_state to_state cause",
         Kind.REPLICA_STATE_CHANGED: "controller_epoch topic partition replica from_state to_state",
@@ -45,7 +45,7 @@ FIELDS: Final[dict[Kind, tuple[str, ...]]] = {
             f"controller_epoch role peer topic partition {_REQUESTED_STATE}"
         ),
         Kind.UPDATE_METADATA_SENDING: "controller_epoch peers count",
-        # ``delete_partition`` below version 3 of the request
+        # Also ``delete_partition`` below version 3 of the request.
         Kind.STOP_REPLICA_SENDING: "controller_epoch peer count",
         Kind.STOP_REPLICA_SENDING_PARTITION: (
             "controller_epoch peer topic partition leader_epoch delete_partition"
@@ -67,7 +67,7 @@ FIELDS: Final[dict[Kind, tuple[str, ...]]] = {
         Kind.LEADER_AND_ISR_HANDLING: "correlation_id controller_id count",
         Kind.LEADER_AND_ISR_FINISHED: "elapsed_ms correlation_id controller_id count",
         Kind.LEADER_AND_ISR_RECEIVED_PARTITION: f"{_REQUEST} topic partition {_REQUESTED_STATE}",
-        # and what the reason prints: see broker_lines
+        # Also the fields that the reason prints: see broker_lines.
         Kind.LEADER_AND_ISR_IGNORED: f"{_REQUEST} reason",
         Kind.LEADER_AND_ISR_FAILED: f"{_REQUEST} role cause",
         Kind.LEADER_STARTED: (
@@ -79,10 +79,10 @@ FIELDS: Final[dict[Kind, tuple[str, ...]]] = {
             "topic partition leader_epoch offset zk_version high_watermark leader "
             "previous_leader_epoch"
         ),
-        # for a follower also ``leader``
+        # Also ``leader`` for a follower.
         Kind.TRANSITION_STARTED: f"{_REQUEST} role topic partition",
         Kind.TRANSITION_COMPLETED: f"{_REQUEST} role topic partition",
-        # and what the reason prints: see broker_lines
+        # Also the fields that the reason prints: see broker_lines.
         Kind.TRANSITION_SKIPPED: "role topic partition reason",
         Kind.FETCHERS_STOPPED: f"{_REQUEST} role count",
         Kind.FETCHER_SKIPPED: f"{_REQUEST} topic partition leader",
@@ -90,7 +90,7 @@ FIELDS: Final[dict[Kind, tuple[str, ...]]] = {
         Kind.STOP_REPLICA_RECEIVED_PARTITION: (
             f"{_REQUEST} topic partition leader_epoch delete_partition"
         ),
-        # and what the reason prints: see broker_lines
+        # Also the fields that the reason prints: see broker_lines.
         Kind.STOP_REPLICA_IGNORED: f"{_REQUEST} reason",
         Kind.METADATA_CACHED: f"{_REQUEST} count other_count",
         Kind.METADATA_CACHED_PARTITION: (

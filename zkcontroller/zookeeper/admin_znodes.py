@@ -52,7 +52,8 @@ class ReassignPartitionsZnode:
 
 
 def _any_broker_id(item: JsonFields, value: Any) -> int:
-    # The controller refuses negative and repeated ids per partition; here all would be refused.
+    # Accept negative and repeated ids: the controller refuses single partitions for them, but an
+    # error here would refuse the whole znode.
     if type(value) is not int or not INT32_MIN <= value <= INT32_MAX:
         raise item.corrupt(f"replicas holds what is not a broker id: {shown(value)}")
     return value

@@ -210,7 +210,7 @@ class ZooKeeperConnection(KazooClient):  # type: ignore[misc]  # kazoo is untype
         auth: tuple[tuple[str, str], ...],
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        # Before kazoo's own constructor, which already resets the session.
+        # Set before kazoo's own constructor, which already resets the session.
         self._listener = listener
         super().__init__(
             hosts=hosts,
@@ -289,14 +289,14 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         self._thread_id = 0
         self._being_sent: PendingRequest | None = None
         self._one_at_a_time = 0
-        """The next so many requests are each sent only when no other is in flight."""
+        """The number of next requests of which each is sent only when no other is in flight."""
         self.last_error = ""
         self._server = ""
         self._read_timeout_ms = 0.0
         self._answered_at = 0.0
 
     def start(self) -> None:
-        # kazoo clears the event in the new thread only; a stop before that would not wait.
+        # kazoo clears this event only in the new thread; a stop before that would not wait for it.
         self.connection_stopped.clear()
         super().start()
 
@@ -333,7 +333,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         return found
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
-        # Read before connecting: the replies to authentication raise kazoo's last_zxid.
+        # Read last_zxid before connecting, because the replies to authentication raise it.
         seen_zxid = self.client.last_zxid
         try:
             with _nonsense_drops_the_connection():

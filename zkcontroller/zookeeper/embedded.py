@@ -185,7 +185,7 @@ class EmbeddedZooKeeper:
             f"minSessionTimeout={2 * self._tick_time_ms}\n"
             f"maxSessionTimeout={2000 * self._tick_time_ms}\n"
             "maxClientCnxns=0\n"
-            # Data of a test or a demonstration; a crash of the machine may lose it.
+            # No fsync: a crash of the machine may lose data of a test or a demonstration.
             "forceSync=no\n"
             "admin.enableServer=false\n"
             "autopurge.snapRetainCount=3\n"
@@ -256,7 +256,7 @@ def _spawn(command: list[str], folder: Path, output: Path) -> subprocess.Popen[b
                     stdout=console,
                     stderr=subprocess.STDOUT,
                     preexec_fn=_die_with_parent(),
-                    # Its own group: Ctrl-C in a terminal must not end the server before us.
+                    # In a process group of its own, so that Ctrl-C does not end it before us.
                     process_group=0,
                 )
         except OSError as error:

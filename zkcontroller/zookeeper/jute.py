@@ -63,14 +63,14 @@ NO_VERSION: Final = -1
 
 _INT: Final = Struct("!i")
 _LONG: Final = Struct("!q")
-# type, done, code: before each operation of a multi and before each result.
+# The header of each operation and of each result in a multi: type, done, error code.
 _MULTI_HEADER: Final = Struct("!ibi")
-# The same and the first int of what follows: a length, a count or the error result's code.
+# The header of a result, and the first int of its body: a length, a count or an error code.
 _RESULT_HEAD: Final = Struct("!ibii")
 _STAT: Final = Struct("!qqqqiiiqiiq")
-# czxid, version and ephemeralOwner out of the 68 bytes of a stat.
+# The czxid, version and ephemeralOwner in the 68 bytes of a stat.
 _STAT_PARTS: Final = Struct("!q24xi8xq16x")
-# event type, keeper state, length of the path.
+# The beginning of a notification: event type, keeper state, length of the path.
 _WATCH: Final = Struct("!iii")
 _LAST_HEADER: Final = _MULTI_HEADER.pack(-1, True, -1)
 _NULL: Final = _INT.pack(-1)
@@ -85,7 +85,7 @@ _CHECK_HEADER: Final = _MULTI_HEADER.pack(OpCode.CHECK, False, -1)
 _SET_DATA: Final = int(OpCode.SET_DATA)
 _CODES: Final = {code.value: code for code in ZkCode}
 
-# Header, length of the path and watch flag; the path's bytes come on top.
+# The bytes of an operation without its path: header, length of the path and watch flag.
 MULTI_READ_OPERATION_BYTES: Final = 14
 
 

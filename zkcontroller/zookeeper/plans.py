@@ -32,7 +32,7 @@ MAX_OPERATIONS: Final = 1000  # per MultiRead, multi and setWatches
 
 
 MOST_FATAL: Final = 2
-"""A request is not sent again after so many connections were lost while it was alone in flight."""
+"""A request is not sent again once it has lost this many connections while alone in flight."""
 
 SUSPECT_BYTES: Final = 64 * 1024
 """Only a request of at least this size can be given up.

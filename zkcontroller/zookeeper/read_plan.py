@@ -173,8 +173,8 @@ class ReadPlan:
         results = self._decode_many(reply, len(part))
         self._results[part[0] : part[-1] + 1] = results
         if self._opcode is OpCode.EXISTS:
-            # exists needs no permission, but this MultiRead read the data, which needs one: these
-            # paths are asked again with exists.
+            # This MultiRead reads data, which needs a permission, but exists needs none: ask again
+            # with exists for the paths with NO_AUTH.
             self._read_singly([at for at in part if self._results[at] is ZkCode.NO_AUTH])
         if self._watch:
             self._arm(part, reply.zxid)

@@ -89,7 +89,7 @@ def _champ(entries: list[tuple[int, _Key]], shift: int) -> list[_Key]:
 
 
 def java_hash_map_order(keys: Sequence[str]) -> list[str]:
-    """The iteration order of a ``java.util.HashMap`` filled in that order.
+    """The iteration order of a ``java.util.HashMap`` into which the keys were put in this order.
 
     Source: JDK ``HashMap``; growing keeps the order within a bin.
     """

@@ -72,7 +72,7 @@ class SessionLife:
         self._max_request_bytes = max_request_bytes + REQUEST_OVERHEAD_BYTES
         self._permits = threading.BoundedSemaphore(max_in_flight_requests)
         self._changed = threading.Condition()
-        # All below belongs to self._changed.
+        # The lock of self._changed protects the following attributes.
         self._session_id = 0
         self._past_session_ids: tuple[int, ...] = ()
         self._generation = 0
@@ -206,12 +206,12 @@ class SessionLife:
         self._enter(SessionState.EXPIRED)
 
     def authentication_failed(self) -> None:
-        """The credentials were refused, for good."""
+        """The credentials were refused; no further connection is tried."""
         _log.error("%sAuth failed.", self._prefix)
         self._finish(SessionState.AUTH_FAILED, AuthenticationFailed)
 
     def closed(self) -> None:
-        """The session was closed, for good."""
+        """The session was closed; no other one follows."""
         self._finish(SessionState.CLOSED, SessionExpired)
 
     def fired(self, kind: int, path: str) -> None:

@@ -51,14 +51,14 @@ class SessionRouter:
         self._latency = on_latency_ms
 
     def fired(self, fired: WatchFired) -> None:
-        """A watch of the session has fired."""
+        """Passes a fired watch of the session to the route of its path."""
         self._by_path.get(fired.path, self._other_paths)(fired)
 
     def entered(self, state: SessionState) -> None:
-        """The session has changed its state."""
+        """Passes a new state of the session to all that follow it."""
         for on_state in self._states:
             on_state(state)
 
     def took(self, latency_ms: float) -> None:
-        """ZooKeeper has replied to a request after so many milliseconds."""
+        """Passes on that ZooKeeper has replied to a request after ``latency_ms``."""
         self._latency(latency_ms)

@@ -57,7 +57,7 @@ def integer_text(path: str, data: bytes, minimum: int, maximum: int) -> int:
 
 def _bounded_text(path: str, what: str, text: str, minimum: int, maximum: int) -> int:
     digits = text.removeprefix("-")
-    # At most 19 digits fit in 64 bits; more would only make int() work for nothing.
+    # A 64-bit number has at most 19 digits; int() takes long for a text with very many.
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
         raise ZnodeCorrupt(path, f"{what} is not a whole number: {text[:40]!r}")
     value = int(text)

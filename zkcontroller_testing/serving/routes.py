@@ -248,7 +248,8 @@ def _make_disk_read_only(request: ServedRequest[bodies.NoFields]) -> None:
 def _lose_page_cache(request: ServedRequest[bodies.NoFields]) -> None:
     """Simulates a power cut: kills the broker; its own disk loses data without an fsync."""
     broker = request.broker
-    # Without its disk the broker would start on the folder beneath.
+    # No other request may start the broker while its disk is unmounted: its files would then be in
+    # the folder below the mount point.
     with request.cluster.starting(broker), request.cluster.using_disk(broker):
         request.cluster.kafka.lose_page_cache(broker)
 
@@ -256,7 +257,7 @@ def _lose_page_cache(request: ServedRequest[bodies.NoFields]) -> None:
 def _mend_disk(request: ServedRequest[bodies.NoFields]) -> None:
     """Makes the own disk of a stopped broker writable again, with free space."""
     broker = request.broker
-    # Without its disk the broker would start on the folder beneath.
+    # As in _lose_page_cache: no other request may start the broker without its disk.
     with request.cluster.starting(broker), request.cluster.using_disk(broker):
         request.cluster.kafka.mend_disk(broker)
 

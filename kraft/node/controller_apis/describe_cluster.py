@@ -35,7 +35,7 @@ _NOT_ASKED: Final = -(2**31)
 
 async def _describe(request: request_types.DescribeClusterRequest, call: Call) -> ResponsePayload:
     try:
-        # First, because a client without permission gets that error for any request.
+        # Ask first: a client without permission gets the error for that, whatever it requests.
         registered = await call.ask(DescribeControllers())
     except ApiException as refused:
         return _refusal(call, refused.to_error())

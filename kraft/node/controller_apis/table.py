@@ -57,7 +57,7 @@ OFFERED_BY_CONTROLLER: Final[Mapping[int, tuple[int, int]]] = {
 
 
 class ResponseBody(NamedTuple):
-    """The body of a response, and how long no further request of its client is read."""
+    """The body of a response, and the throttle time, in which its connection is not read."""
 
     body: bytes
     throttle_ms: int = 0

@@ -79,7 +79,7 @@ class RecordReader:
             raise self._corrupt("no tagged fields") from None
 
     def bounded_count(self, count: int, item_size: int) -> int:
-        """``count``, if the bytes left can hold so many items of at least ``item_size`` bytes."""
+        """``count``, if the remaining bytes suffice for it; an item has at least ``item_size``."""
         left = len(self._data) - self._position
         if count < 0 or count * item_size > left:
             raise self._corrupt(f"{count} items announced, {left} bytes left")

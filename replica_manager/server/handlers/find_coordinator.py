@@ -69,7 +69,7 @@ async def handle(
     async for key in in_slices(keys):
         found[key] = _find(key, key_type, context, broker)
         if found[key].is_topic_missing and not is_topic_requested:
-            # Once per request: another attempt would not create the topic sooner.
+            # Request the topic once, for all keys: a second attempt would not create it sooner.
             is_topic_requested = True
             await _create(_TOPICS[key_type], context, broker)
     return await composed(len(found), lambda: _response(context, found))

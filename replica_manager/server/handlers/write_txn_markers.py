@@ -47,7 +47,7 @@ async def handle(
     """
     markers = [marker async for marker in in_slices(read_markers(request))]
     results: list[tuple[Marker, Mapping[TopicPartition, ErrorCode]]] = []
-    # A limited number at a time: each marker is a task that waits for the other replicas.
+    # Write a limited number of markers at a time: each is a task that waits for other replicas.
     for start in range(0, len(markers), MARKERS_AT_ONCE):
         piece = markers[start : start + MARKERS_AT_ONCE]
         errors = await asyncio.gather(*(_write(marker, broker) for marker in piece))
