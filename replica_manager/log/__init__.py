@@ -14,11 +14,11 @@ A caller must:
 3. run a :class:`~replica_manager.log.maintenance.LogMaintenance`, which performs the logs' deferred
    work in threads, and a :class:`~replica_manager.log.cleaner_manager.CleanerManager`;
 4. flush the log with the maintenance before the response, if an append returns ``is_flush_due``;
-5. set the high watermark of each log, which does not compute it;
+5. set the high watermark of each log: a log does not compute its own;
 6. send the slice that a read returns with ``sendfile``, or read it in a thread;
 7. expect ``KafkaStorage``: the log directory is offline and its logs are out of service.
 
-May import configuration and ``zkcontroller``; not ``replication`` or anything above it.  What must
+May import configuration and ``kafka_common``; not ``replication`` or anything above it.  What must
 not be done here: copy or decode records on their way out; change Kafka's format; block the event
 loop (leave it to ``LogEnvironment`` or hand out a plan).
 """

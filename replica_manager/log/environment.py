@@ -35,9 +35,9 @@ class DeferredTask(NamedTuple):
 class DeferredTasks:
     """The deferred tasks of all logs.
 
-    Logs that are being loaded may add tasks from their threads; the rest is for the event loop.
-    Their number is bounded: one flush for each roll, one unlink for each deletion, and at most one
-    write of the leader epochs for each log.
+    Threads that load logs may call :meth:`add`; all other methods are for the event loop.  The
+    number of tasks is bounded: one flush for each roll, one unlink for each deletion, and for each
+    log at most one write of the leader epochs and one of the topic id.
     """
 
     def __init__(self) -> None:

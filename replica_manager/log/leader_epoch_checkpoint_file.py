@@ -1,6 +1,6 @@
 """``leader-epoch-checkpoint``: the leader epochs of one log on disk.
 
-It is written after each change of the cache.  Source: Kafka ``LeaderEpochCheckpointFile``,
+The file is written after each change of the cache.  Source: Kafka ``LeaderEpochCheckpointFile``,
 ``LeaderEpochFileCache``.
 """
 

@@ -98,7 +98,7 @@ class LogManager:
     ) -> None:
         """``on_flush`` is called with the milliseconds of each flush, in its thread.
 
-        ``monotonic_ms`` times the maintenance; without it, ``now_ms`` does and must never go back.
+        ``monotonic_ms`` times the maintenance; its default is ``now_ms``, which then must not fall.
         """
         self.default_config = default_config or LogConfig()
         """The configuration of topics without a configuration of their own."""

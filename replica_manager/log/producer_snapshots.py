@@ -1,7 +1,7 @@
 """Snapshots of a log's producers: the bytes, and the ``.snapshot`` files of a folder.
 
-A snapshot holds the producers' states before the offset in its name.  One is taken at each roll and
-each shutdown.
+A snapshot holds the producers' states before the offset in its name.  The log takes a snapshot at
+each roll and each shutdown.
 Source: Kafka ``ProducerStateManager``, ``SnapshotFile``.
 """
 

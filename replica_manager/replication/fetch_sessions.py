@@ -9,8 +9,8 @@ A partition that returned records moves to the end of its session.  So each part
 turn, even if the byte limit of a response never suffices for all.
 
 Source: Kafka 3.9 ``FetchSession.scala`` (KIP-227; topic ids KIP-516).  Kafka splits the cache into
-eight shards, each under its own lock; the event loop needs one.  Kafka does not repeat a high
-watermark that came with a divergence, so an idle follower keeps its old high watermark.
+eight shards, each under its own lock; the event loop needs one.  A high watermark that came with a
+divergence is sent again; Kafka does not repeat it, so an idle follower keeps its old one.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Truncation(NamedTuple):
 
 
 def initial_offset(log: ReplicaLog, *, truncates_on_fetch: bool) -> int:
-    """The first fetch offset: the log end offset if Fetch reports divergence, else the HW.
+    """The first fetch offset: the log end if Fetch reports divergence, else the high watermark.
 
     A log without leader epochs also starts at the high watermark.
 

@@ -208,8 +208,8 @@ class LeaderAndIsrHandling:
     ) -> bool:
         """Opens the partition's log; if that fails, stores the partition's error and returns False.
 
-        After a storage error the partition is offline.  After a limit of the operating system, such
-        as that of open files, it is put off: the same request may be handled again.
+        A storage error makes the partition offline.  A limit of the operating system, such as that
+        of open files, does not: the response lists the partition in ``put_off``, for a new attempt.
         """
         tp = partition.topic_partition
         if tp in self._replicas.offline:

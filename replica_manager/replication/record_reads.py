@@ -149,9 +149,9 @@ class RecordReads:
     ) -> dict[TopicIdPartition, FetchPartitionData]:
         """Reads one partition after the other within ``max_bytes``.
 
-        Stores the start of each read in ``starts``.  None means a second read, which records no
-        fetch of a follower.  Partitions in ``same`` have not changed since the first read; their
-        results are used again.
+        Stores the start of each read in ``starts``; ``starts`` is None for a second read, which
+        records no fetch of a follower.  Partitions in ``same`` have not changed since the first
+        read; their results are used again.
         """
         fetched: dict[TopicIdPartition, FetchPartitionData] = {}
         left = params.max_bytes
