@@ -2,7 +2,7 @@
 
 The group coordinator and the transaction coordinator run in the same way.  A step of a coordinator
 never waits.  Appends and other slow work run as tasks, whose results come back as events.  One
-thread reads the logs, one after the other (:mod:`.group_loading`).
+thread reads one log after the other (:mod:`.group_loading`).
 
 Source: Kafka ``GroupCoordinatorAdapter``, ``TransactionCoordinator``.
 """

@@ -5,7 +5,7 @@ partitions this broker leads.  A timer sends a tick when a deadline is due.  The
 records are appended to ``__consumer_offsets`` like those of a client, and the result comes back as
 an event.  Appends begin in the order of the coordinator's outputs.
 
-One thread reads the logs, one after the other (:mod:`.group_loading`).
+One thread reads one log after the other (:mod:`.group_loading`).
 
 Source: Kafka ``GroupCoordinatorAdapter``, ``GroupCoordinator`` (``startup``, ``onElection``,
 ``onResignation``, ``onPartitionsDeleted``), ``GroupMetadataManager`` (gauges).

@@ -1,6 +1,6 @@
 """Verifies transactions with their coordinator before the first append to a partition.
 
-Without this a late Produce request, whose transaction has ended meanwhile, would open a transaction
+Without verification, a late Produce request, whose transaction has ended, would open a transaction
 that never ends, and read_committed consumers would wait for ever.  The log creates a verification
 guard before the request to the coordinator.  When the records are appended, the guard shows whether
 the verification is still valid.

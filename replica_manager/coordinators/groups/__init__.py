@@ -18,7 +18,7 @@ How to read it, top down:
 * bytes: :mod:`.records` (with :mod:`.record_reader`), :mod:`.batches`,
   :mod:`.consumer_protocol`, :mod:`.coordinated_partition`.
 
-May import ``log``, configuration and ``zkcontroller``; not ``replication``, ``security``,
+May import ``log``, configuration and ``kafka_common``; not ``replication``, ``security``,
 ``transactions``, ``network`` or ``server``, and neither asyncio, socket, threading, time nor
 random.
 

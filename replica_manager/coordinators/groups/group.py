@@ -2,7 +2,7 @@
 
 ::
 
-    Empty → PreparingRebalance → CompletingRebalance → Stable → PreparingRebalance …
+    Empty ⇄ PreparingRebalance ⇄ CompletingRebalance → Stable → PreparingRebalance …
                                                         any of them → Dead
 
 * **Empty**: the group has no members; it may have offsets.  Consumers that use Kafka only to store

@@ -1,8 +1,8 @@
 """The shared state of the group coordinator: groups, timers, outputs, appends to the log.
 
-It also keeps the *continuations*: the functions to call with the result of an append.  Each append
-with an id has one.  It runs once, even if the group has changed meanwhile, so it must check whether
-it still applies.
+The state includes the *continuations*: the functions to call with the result of an append.  Each
+append with an id has one.  A continuation runs once, even if the group has changed meanwhile, so
+the function must check whether it still applies.
 
 Source: Kafka ``GroupMetadataManager`` (``storeGroup``, ``appendForGroup``).
 """

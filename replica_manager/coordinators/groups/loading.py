@@ -249,7 +249,7 @@ class GroupPartitions:
     def failed(self, load_id: int, reason: str) -> None:
         """Ends a load that failed; requests for its groups then get NOT_COORDINATOR.
 
-        If they were served, they would seem to have no members and no offsets.
+        If they were served, the groups would seem to have no members and no offsets.
         """
         load = self._loads.pop(load_id, None)
         if load is not None:

@@ -1,7 +1,7 @@
 """Timers by key: set, moved, cancelled, and taken when due.
 
-Every heartbeat moves the deadline of a session, so that must be cheap: only the table of deadlines
-changes.  The timer's heap entry is moved to the new deadline when it comes to the top.
+Every heartbeat moves the deadline of a session, so a move must be cheap: it changes only the table
+of deadlines.  The timer's heap entry is moved to the new deadline when it comes to the top.
 """
 
 from __future__ import annotations

@@ -49,9 +49,9 @@ class TransactionDescriptions:
         )
 
     def list(self, request: ListTransactions) -> ListTransactionsResult:
-        """The transactional ids that pass all filters; an error while a partition is loaded.
+        """The transactional ids that pass all filters, and the filters' unknown state names.
 
-        The result also has the unknown state names among the filters.
+        COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded.
         """
         if self._manager.loading:
             return ListTransactionsResult(ErrorCode.coordinator_load_in_progress)

@@ -1,4 +1,4 @@
-"""Removes transactional ids that were not used for long.
+"""Removes the transactional ids unused for ``transactional.id.expiration.ms``.
 
 Source: Kafka ``TransactionStateManager.removeExpiredTransactionalIds``.
 """

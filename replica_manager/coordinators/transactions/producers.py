@@ -178,9 +178,9 @@ class Producers:
 
 
 def _may_be(expected: ProducerIdAndEpoch, transaction: Transaction) -> bool:
-    """Whether the id and epoch that a producer sent are current, or were before a rotation.
+    """Whether the producer id that a producer sent is the current one, or was before a rotation.
 
-    A rotation gives a new producer id after the epochs of the old one are exhausted.
+    A rotation gives a new producer id when the epochs of the old one are exhausted.
     """
     return (
         transaction.producer_epoch == NO_PRODUCER_EPOCH

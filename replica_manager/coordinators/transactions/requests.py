@@ -50,7 +50,7 @@ class InitProducerIdResult:
 class AddPartitions:
     """An AddPartitionsToTxn request (API key 24), or an AddOffsetsToTxn request (25).
 
-    The partition of the latter is that of the group in ``__consumer_offsets``.
+    For the latter, the partition is the group's partition of ``__consumer_offsets``.
     """
 
     request_id: int

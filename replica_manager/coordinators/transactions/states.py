@@ -2,9 +2,11 @@
 
 ::
 
-    Empty → Ongoing → PrepareCommit → CompleteCommit → Ongoing | Empty | Dead
-                    → PrepareAbort  → CompleteAbort  → Ongoing | Empty | Dead
-                    → PrepareEpochFence → PrepareAbort
+    Empty   → Ongoing | Empty | Dead
+    Ongoing → PrepareCommit → CompleteCommit → Ongoing | Empty | Dead
+            → PrepareAbort  → CompleteAbort  → Ongoing | Empty | Dead
+            → PrepareEpochFence → PrepareAbort
+            → Ongoing
 
 * **Empty**: a producer uses the id, but has added no partition yet;
 * **Ongoing**: a transaction is open and has partitions;
