@@ -11,7 +11,7 @@ The handlers call services: the coordinators (``coordinators``), :mod:`.topics`,
 :mod:`.zookeeper_admin`, :mod:`.producer_ids`, :mod:`.authorization`.
 
 May import ``coordinators``, ``network``, ``quotas``, ``replication``, ``security``, ``log``,
-configuration and ``zkcontroller``; not ``broker`` or ``quorum``.
+configuration and ``zkcontroller``; not ``broker`` or ``kraft``.
 
 What must not be done here: loop over a client's list without :mod:`.slices`; decode a large request
 or encode a large response on the event loop (:mod:`.large_responses`); wait on the event loop for

@@ -43,7 +43,7 @@ class ControllerCandidate(Protocol):
         """The result of the event that ``make`` builds from a request id; None after a timeout.
 
         The timeout is ``timeout_ms``, or the time that a broker waits for the controller if that is
-        longer.  A broker that is not the controller gives a result that says so.
+        longer.  If this broker is not the controller, the result is the event's refusal.
         """
 
 

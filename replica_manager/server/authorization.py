@@ -90,9 +90,10 @@ def permissions_of(broker: BrokerContext, context: RequestContext) -> Permission
 
 
 def check_cluster_gate(context: RequestContext, broker: BrokerContext) -> None:
-    """Raises RequestRefused(CLUSTER_AUTHORIZATION_FAILED) unless CLUSTER_GATES allows the request.
+    """Refuses a client that may do none of the operations in CLUSTER_GATES for the API.
 
-    Without an authorizer, a request of OF_MEMBERS is refused on a listener for clients.
+    Raises RequestRefused(CLUSTER_AUTHORIZATION_FAILED).  Without an authorizer, an API in
+    OF_MEMBERS is refused on a listener for clients.
     Source: Kafka's privileged listener, which Kafka requires for Envelope only
     (``KafkaApis.handleEnvelopeRequest``).
     """

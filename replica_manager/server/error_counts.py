@@ -1,7 +1,7 @@
 """Counts the errors in a response for ``ErrorsPerSec``, NONE included.
 
 Each API has its error codes in other fields: in the response itself, and in its lists.  If a
-version has no error code in the response itself, that counts as NONE, as in Kafka.
+version has no error code in the response itself, one NONE is counted for it, as in Kafka.
 
 Source: Kafka ``AbstractResponse.errorCounts`` and its overrides, ``RequestChannel
 .updateErrorMetrics``.

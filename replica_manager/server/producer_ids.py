@@ -1,7 +1,7 @@
 """Producer ids from blocks that are allocated to this broker.
 
 From ``inter.broker.protocol.version`` 3.0 on, the controller allocates the blocks.  The next block
-is requested when nine tenths of a block are used.  A client must retry if it comes too late.
+is requested when nine tenths of a block are used.  If that block comes too late, clients retry.
 Below 3.0, brokers take blocks from ZooKeeper themselves.
 
 Source: Kafka ``RPCProducerIdManager``, ``ZkProducerIdManager`` (KIP-730).

@@ -111,7 +111,7 @@ def altered(path: str, config: Mapping[str, str], changes: Iterable[QuotaChange]
 def check_written(path: str, config: Mapping[str, str]) -> None:
     """Raises RequestRefused(UNKNOWN_SERVER_ERROR), as in Kafka, for an invalid key or value.
 
-    It checks the whole configuration, so keys that are not in the request, too.
+    Checks the whole configuration, including keys that the request does not name.
     """
     kinds = _types(path, is_written=True)
     for key, text in config.items():

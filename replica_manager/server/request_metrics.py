@@ -1,6 +1,6 @@
 """Counts requests by API and measures their times: ``RequestMetrics``.
 
-There is no request queue here as in Kafka, so some of Kafka's metrics have another meaning:
+Unlike Kafka's, this broker has no request queue, so some metrics have another meaning:
 
 - ``RequestQueueTimeMs``: from the last byte of a request until its handler begins, which includes
   the decoding of a large request in a thread.

@@ -2,7 +2,7 @@
 
 A client may put 100,000 elements into one request.  A handler that loops over them at once blocks
 every other client for seconds.  So it loops over :func:`in_slices`, which yields to the event loop
-every few milliseconds, and ends the loop when the client has disconnected.
+every few milliseconds, and raises CancelledError when the client has disconnected.
 A controller's request must be completed even if the connection is closed.  Its handler uses
 :func:`all_in_slices` and :func:`run_in_slices`, which never end early.
 
@@ -85,7 +85,7 @@ async def run_in_slices(steps: Generator[None, None, T]) -> T:
 def in_pieces(items: Sequence[T], size: int = PIECE) -> AsyncIterator[Sequence[T]]:
     """The items in pieces of at most ``size``; yields to the event loop in between.
 
-    Without items, there is one empty piece.  Ends if the client disconnects.
+    Without items, there is one empty piece.  CancelledError if the client disconnects.
     """
     return _pieces(items, size, raise_if_abandoned)
 

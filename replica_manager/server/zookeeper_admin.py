@@ -236,8 +236,8 @@ class ZooKeeperAdmin:
 class AclsInZooKeeper:
     """Changes ACLs with a blocking store in an executor.  For the event loop.
 
-    Makes one change at a time, because the store does.  Waiting changes occupy no thread, and end
-    when their client disconnects.
+    Makes one change at a time, as the store does.  Waiting changes occupy no thread, and are
+    dropped when their client disconnects.
     """
 
     def __init__(self, store: AclStore, executor: Executor) -> None:

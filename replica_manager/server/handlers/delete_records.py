@@ -32,7 +32,7 @@ async def handle(
 ) -> ResponsePayload | EncodedBody:
     """The response with one result per partition.
 
-    It is sent when all live replicas have raised their log start offset, or after the timeout.
+    Waits until all live replicas have raised their log start offset, or until the timeout.
     """
     allowed = await allowed_names(
         broker,

@@ -1,6 +1,6 @@
 """ExpireDelegationToken (40): changes a token's expiry time, or deletes it at once.
 
-The owner and the renewers of a token may send it to any broker.
+The owner and the renewers of a token may send the request to any broker.
 
 Source: Kafka ``KafkaApis.handleExpireTokenRequest``, ``handleExpireTokenRequestZk`` (KIP-48).
 """

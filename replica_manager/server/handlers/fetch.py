@@ -1,4 +1,4 @@
-"""Fetch (1): records for consumers and followers of partitions that this broker leads.
+"""Fetch (1): records for followers and consumers; a follower may serve consumers (KIP-392).
 
 Records are sent from the log's files as they are.  Only for clients of versions below 4 they are
 converted to an older format, in memory.

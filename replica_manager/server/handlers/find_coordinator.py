@@ -1,8 +1,8 @@
 """FindCoordinator (10): the broker that coordinates a group or a transactional id.
 
-It is the leader of the group's partition of ``__consumer_offsets``, or of the transactional id's
-partition of ``__transaction_state``.  The first request creates that topic.  Share groups have no
-coordinator here.
+A coordinator is the leader of the group's partition of ``__consumer_offsets``, or of the
+transactional id's partition of ``__transaction_state``.  The first request creates that topic.
+Share groups have no coordinator here.
 
 Source: Kafka ``KafkaApis.handleFindCoordinatorRequest``.
 """

@@ -42,7 +42,7 @@ async def handle(
 ) -> ResponsePayload | EncodedBody:
     """The response with an error code for each partition.
 
-    The offsets of unknown or unauthorized partitions are refused, all others are written.
+    Refuses unknown and unauthorized partitions; the coordinator or ZooKeeper gets all others.
     """
     check_group(broker, context, AclOperation.READ, request.group_id)
     partitions = await partitions_in_slices(request.topics)

@@ -1,6 +1,6 @@
 """RenewDelegationToken (39): extends a token's expiry time, up to its maximum lifetime.
 
-The owner and the renewers of a token may send it to any broker.
+The owner and the renewers of a token may send the request to any broker.
 
 Source: Kafka ``KafkaApis.handleRenewTokenRequest``, ``handleRenewTokenRequestZk`` (KIP-48).
 """

@@ -52,7 +52,7 @@ async def handle(
 ) -> ResponsePayload | EncodedBody:
     """The response with an error code for each partition.
 
-    The offsets of unknown or unauthorized partitions are refused, all others are written.
+    Refuses unknown and unauthorized partitions; the coordinator gets all others.
     """
     check_transactional_id(broker, context, AclOperation.WRITE, request.transactional_id)
     check_group(broker, context, AclOperation.READ, request.group_id)

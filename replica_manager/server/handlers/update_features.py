@@ -1,7 +1,7 @@
 """UpdateFeatures (57): changes the finalized features of the cluster.
 
 The controller writes the features, and the response waits until this broker has read them.  In
-Kafka the controller's event thread waits for that, here only the request does.
+Kafka the controller's event thread waits for that; here only the request waits.
 
 Source: Kafka ``KafkaApis.handleUpdateFeatures``, ``KafkaController.processFeatureUpdates``,
 ``UpdateFeaturesRequest`` (KIP-584, KIP-778).

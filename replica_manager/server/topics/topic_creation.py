@@ -106,7 +106,7 @@ def check_against_existing(
 
 
 def check_assignment(assignment: Mapping[int, tuple[int, ...]]) -> None:
-    """Checks that all partitions have as many replicas, none twice, and are numbered from 0.
+    """Checks that partitions count from 0 and have equally many replicas, none of them twice.
 
     Explicit assignments may name unknown brokers, as in Kafka.  Deviation: negative broker ids and
     empty replica lists are refused here.  Kafka writes them to ZooKeeper and cannot read them back.
