@@ -1,4 +1,4 @@
-"""The ACLs of a KRaft cluster: each has an id, and filters select those to delete.
+"""Creates and deletes ACLs of a KRaft cluster; each ACL has an id, and filters select deletions.
 
 Source: Kafka ``AclControlManager`` (KIP-801).
 """

@@ -2,7 +2,8 @@
 
 The caller provides the broker's tables of keys as a :class:`ConfigSchema`.  A key that a topic
 does not set is inherited: first from this node's dynamic configuration, then from the dynamic
-configuration of all brokers, then from the static one.  There it may have several names (synonyms).
+configuration of all brokers, then from the static one.  In each, a key may have several names
+(synonyms); the first that is set counts.
 
 Source: Kafka ``KafkaConfigSchema``, ``ConfigurationValidator``, ``ConfigSource``.
 """

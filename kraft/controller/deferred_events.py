@@ -16,7 +16,7 @@ E = TypeVar("E")
 class DeferredEventQueue(Generic[E]):
     """Waiting events, in the order of the offsets they wait for.
 
-    Each belongs to a request without a response, so there are at most
+    Each belongs to a request that awaits its response, so there are at most
     ``quorum_controller.MAX_PENDING_REQUESTS``.
     """
 

@@ -71,8 +71,8 @@ NEVER_CHANGED: Final = -1
 class FinalizedControllerFeatures(NamedTuple):
     """Finalized feature levels, and the epoch (offset) at which they were read.
 
-    None as the epoch includes uncommitted records.  In a response ``epoch`` is the offset of the
-    last change.
+    If ``epoch`` is None, the levels include uncommitted records.  In a response ``epoch`` is the
+    offset of the last change.
     """
 
     levels: Mapping[str, int]

@@ -105,7 +105,7 @@ class HeartbeatControl:
     def maybe_fence_one_stale_broker(self, now_ms: int) -> ControllerResult[None]:
         """Fences the broker with the oldest contact, if its session has ended.
 
-        Only one at a time: the new leaders of the next broker's partitions depend on this one's.
+        Only one at a time: the elections for the next broker must not choose this one.
         """
         heartbeats = self._cluster.heartbeats
         broker_id = heartbeats.find_one_stale_broker(now_ms)

@@ -1,4 +1,4 @@
-"""Records about the cluster: features, configurations, quotas, producer ids, and the log itself.
+"""Records of features, configurations, quotas, producer ids, migration, NoOp and transactions.
 
 Source: Kafka 3.9 ``FeatureLevelRecord.json`` and its neighbours (KIP-584, KIP-730, KIP-835,
 KIP-866, KIP-868).

@@ -322,8 +322,8 @@ class KafkaMetadataLog:
     def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
         """Restarts the log behind a snapshot, even if the log ends in a later epoch.
 
-        Then a node of Kafka ends (``truncateToLatestSnapshot`` compares the epochs), although the
-        leader does not have those records.
+        Kafka's node ends if the log's last epoch is later (``truncateToLatestSnapshot``), although
+        the leader does not have the records of that epoch.
         """
         latest = self._snapshots.latest
         if snapshot_id.offset < self.high_watermark or latest != snapshot_id:

@@ -203,7 +203,7 @@ class RaftDriver:
     def register(self, name: str, listener: RaftListener) -> None:
         """Adds a listener, which gets all committed records from the beginning.
 
-        Each name only once: a late report of an earlier listener would count for the later one.
+        A name is used only once: a late report of one listener would count for the next one.
         """
         assert name not in self._listeners, f"{name} listens already"
         self._listeners[name] = listener

@@ -206,9 +206,9 @@ class InboundRequests:
         return False
 
     def _successor_backoff_ms(self, candidates: tuple[ReplicaKey, ...]) -> int:
-        """How long this node waits before its candidacy after the leader has resigned.
+        """The time in ms before this node's candidacy, after the leader has resigned.
 
-        See Kafka ``strictExponentialElectionBackoffMs``.
+        Source: Kafka ``strictExponentialElectionBackoffMs``.
         """
         longest = self._node.config.election_backoff_max_ms
         if not candidates:

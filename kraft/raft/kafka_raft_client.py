@@ -8,7 +8,7 @@ What the caller must do:
 2. perform the outputs strictly in order, and finish each before the next (:mod:`.outputs`);
 3. pass times that never go back.
 
-If the caller stops performing outputs, the node has crashed for the other nodes, which the quorum
+If the caller stops performing outputs, the other nodes see a node that has crashed, which a quorum
 survives.
 
 Source: Kafka ``KafkaRaftClient.poll``.

@@ -176,7 +176,7 @@ class Quorum:
     def become_unattached(self, epoch: int, now_ms: int) -> None:
         """Moves to a higher epoch without a known leader.
 
-        A voter without a leader keeps its election deadline: higher epochs must not delay it.
+        A leaderless voter keeps its election deadline: higher epochs must not delay elections.
         """
         state = self.state
         require(epoch > state.epoch, f"unattached in epoch {epoch} after {state.epoch}")

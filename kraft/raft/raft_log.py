@@ -26,9 +26,9 @@ class LogPosition(Enum):
 
 
 class ValidatedPosition(NamedTuple):
-    """The outcome of a check, with an offset and epoch.
+    """The result of :func:`validate_position`, with an offset and its epoch.
 
-    They are the checked ones, the point where the logs diverge, or the id of a snapshot.
+    VALID has the checked ones, DIVERGING the point where logs diverge, SNAPSHOT a snapshot's id.
     """
 
     verdict: LogPosition

@@ -104,7 +104,7 @@ class RaftResponses:
         return False
 
     def _common(self, source: int, response: AnyRaftResponse, now_ms: int) -> bool | None:
-        """Handles the leader and epoch of any response; None if its other fields count too.
+        """Handles a response's leader and epoch; None if :meth:`_process` must handle the rest.
 
         Source: Kafka ``KafkaRaftClient.maybeHandleCommonResponse``.
         """
@@ -333,7 +333,7 @@ class RaftResponses:
 
 
 def back_off(node: Node, state: CandidateState, now_ms: int) -> None:
-    """After a lost election: waits a random time, longer each time, before the next epoch.
+    """Sets a candidate's backoff after a lost election: random, and longer after each one.
 
     Source: Kafka ``KafkaRaftClient.binaryExponentialElectionBackoffMs``.
     """

@@ -1,8 +1,8 @@
 """Encodes and decodes the quorum's messages in the supported versions.
 
 A request is sent in the highest version that both sides support.  A received request is read in any
-offered version.  One about another cluster or another partition is refused here, so the raft step
-never sees it.
+offered version.  One for another cluster or partition is refused here and never reaches the raft
+step.
 
 Source: Kafka ``KafkaRaftClient`` (``hasValidClusterId``, ``hasValidTopicPartition``),
 ``KafkaNetworkChannel``, ``ControllerApis``.
@@ -64,7 +64,7 @@ class RefusedRequest(NamedTuple):
 def common_version(api_key: int, peer: Mapping[int, tuple[int, int]]) -> int | None:
     """The highest version that this node and a peer support; None if there is none.
 
-    ``peer`` is from its ApiVersions response: first and last version by API key.
+    ``peer``: first and last version by API key, from the peer's ApiVersions response.
     """
     if api_key not in peer:
         return None
@@ -82,7 +82,7 @@ def write_request(request: RaftRequest, version: int) -> bytes:
 def read_request(
     api_key: int, version: int, data: bytes, offset: int, *, cluster_id: str
 ) -> RaftRequest | RefusedRequest:
-    """The request whose body starts at ``offset``, or the refusal to send.
+    """The request whose body starts at ``offset``, or a refusal with the response to send.
 
     ``cluster_id`` is this node's.  InvalidFrame if the bytes are no such request.
     """

@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate outside of a login: too late, or on a listener that has none.
+"""SaslHandshake and SaslAuthenticate after the login, or on a listener without SASL: an error.
 
 The login itself is handled in :mod:`replica_manager.security.sasl_authenticator`.
 
