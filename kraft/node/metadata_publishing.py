@@ -70,7 +70,7 @@ class MetadataPublishing:
         """Applies committed batches."""
         if len(batches.data) <= DECODED_AT_ONCE_BYTES:
             records = self._records(batches.data, batches.first_offset)
-            # Not applied within this call: the driver has to register this listener first.
+            # Apply the records after this call: the driver has to register this listener first.
             self._begin(self._take_in(records, batches.next_offset))
         else:
             self._begin(self._decode_and_take_in(batches))

@@ -154,7 +154,7 @@ def dirtiness(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> Dirtiness
     bases = {segment.base_offset for segment in dirty}
     clean = [s for s in inactive if s.base_offset < first_dirty and s.base_offset not in bases]
     longest_ms = log.config.max_compaction_lag_ms
-    # Reads timestamps from the files, so only if max.compaction.lag.ms can be exceeded.
+    # Read timestamps from the files only if max.compaction.lag.ms can be exceeded.
     ages_ms = [now_ms - s.first_batch_timestamp() for s in dirty] if longest_ms < now_ms else []
     delay_ms = max(ages_ms, default=0) - longest_ms
     return Dirtiness(
@@ -340,7 +340,7 @@ def _clean_group(
                 new.deactivate()
                 indexes = files.enter_context(new.opened_indexes())
                 folder = files.enter_context(opened_directory(new.file.path.parent))
-            # The indexes, too: recovery does not rebuild those below the recovery point.
+            # Flush the indexes, too: recovery does not rebuild those below the recovery point.
             new.flush(indexes)
             sync_file(folder)
         modified_ns = os.fstat(group[-1].file.fileno()).st_mtime_ns

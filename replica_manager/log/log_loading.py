@@ -156,7 +156,7 @@ class LogLoader:
             if path.name.endswith(DELETED_SUFFIX) or path in cleaned:
                 path.unlink(missing_ok=True)
             elif is_swap and first_cleaned is not None and _offset_of(path) >= first_cleaned:
-                # Part of an interrupted split: the old segment is still there.
+                # The file is part of an interrupted split: the old segment is still there.
                 path.unlink(missing_ok=True)
             elif is_swap:
                 swaps.append(path)

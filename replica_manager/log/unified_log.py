@@ -511,7 +511,7 @@ class UnifiedLog:
             self._local.append(
                 valid_records.pieces, valid_records.size, last, valid_records.largest
             )
-            # Only after the write: an epoch without its records could mislead an election.
+            # Store epochs only after the write: an epoch without records could mislead an election.
             for header in valid_records.headers:
                 if header.magic == MAGIC_2:
                     self.assign_epoch_start_offset(

@@ -36,7 +36,7 @@ def become_leader_or_follower(
         response = yield from handling.run()
         handling.log(Kind.LEADER_AND_ISR_FINISHED, elapsed_ms=replicas.now_ms() - started_ms)
     finally:
-        # Written even if the broker stops while it handles the request.
+        # Write the records even if the broker stops while it handles the request.
         replicas.write_state_changes(handling.records)
     replicas.remove_idle_fetchers()
     return response

@@ -96,7 +96,7 @@ class ZooKeeperAdmin:
         plan = await self._blocking(lambda: self._plan_partitions(wanted, brokers))
         if charge is not None:
             charge(len(plan.added))
-            # A conditional write, so that a reassignment begun since is not overwritten.
+            # The write is conditional: it must not overwrite a reassignment begun since.
             while not await self._blocking(partial(self._write_partitions, plan)):
                 plan = await self._blocking(lambda: self._plan_partitions(wanted, brokers))
         return tuple(plan.partitions)
