@@ -213,8 +213,8 @@ def clean(job: CleaningJob, memory_bytes: int, switch: AbortSwitch | None = None
     """Writes the compacted segments to disk as ``.cleaned`` files.  Blocks; for a thread.
 
     Raises OSError if the disk fails and CorruptRecord for a batch with a wrong checksum; both leave
-    no files behind.  Raises CleaningAborted after an abort; its files are deleted with the folder,
-    or by the next start.
+    no files behind.  Raises CleaningAborted after an abort; then the files are deleted with the
+    folder, or by the next start.
     """
     switch = AbortSwitch() if switch is None else switch
     offset_map = _build_offset_map(job, memory_bytes, switch)

@@ -55,7 +55,8 @@ class Joining:
     def join(self, request: JoinGroup) -> None:
         """Adds the member and parks its request until all have joined, or sends an error.
 
-        A known member whose metadata is unchanged gets its response immediately.
+        A member with unchanged metadata gets its last response again, except in PreparingRebalance
+        or if it leads a Stable group.
         """
         manager, config = self._manager, self._manager.config
         is_unknown = request.member_id == UNKNOWN_MEMBER_ID

@@ -87,7 +87,7 @@ def delete_empty_entity(session: ZooKeeperSession, entity_path: str) -> bool:
     """Deletes the znode of a user, client id or address without configuration.
 
     Also deletes the user's znode ``clients`` and the user's znode, if they are empty after that.
-    Returns False if the entity's znode has children, True if it does not exist any more.
+    Returns False, and deletes nothing, if the entity's znode has children; else True.
     """
     to_delete = [ConfigZnode.path(entity_path)]
     if _children(session, to_delete[0]):

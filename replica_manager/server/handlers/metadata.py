@@ -158,7 +158,7 @@ class _Topics:
         described = await self._described(list(names))
         known = await self._known(name for name in described if name in self._snapshot.partitions)
         missing = [name for name in described if name not in self._snapshot.partitions]
-        # The client gets this error also for a topic that does not exist, so as not to learn that.
+        # The error is the same for a missing topic: the client must not learn which topics exist.
         hidden = [
             self._unauthorized(name, None, is_internal=False)
             async for name in in_slices(names)
