@@ -1,4 +1,4 @@
-"""Creates and deletes ACLs of a KRaft cluster; each ACL has an id, and filters select deletions.
+"""The ACLs of a KRaft cluster: each ACL has an id, and filters select the ACLs to delete.
 
 Source: Kafka ``AclControlManager`` (KIP-801).
 """
