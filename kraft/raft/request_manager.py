@@ -109,7 +109,7 @@ class RequestManager:
     def is_response_expected(self, node_id: int, correlation_id: int, now_ms: int) -> bool:
         """Whether the response with that correlation id is still expected.
 
-        A response after the timeout is not.  The Fetch may have been sent to another node
+        After the timeout no response is expected: a Fetch may have been sent to another node
         meanwhile, and the two responses would contain the same records.
         """
         connection = self._connections.get(node_id)

@@ -1,8 +1,8 @@
 """The task of one fetcher: sends its next request and passes it the response, in a loop.
 
 No step of a :class:`.ReplicaFetcher` waits, so neither another step nor a request of the controller
-can run in between; this module does the waiting.  It handles a large response one partition at a
-time, so that other tasks run in between.  A thread reads what a truncation needs to read first.
+can interrupt a step; this module does the waiting.  It handles a large response in steps, between
+which other tasks run.  The reads that a truncation needs run in a thread.
 
 Source: Kafka ``ReplicaFetcherThread``, ``AbstractFetcherThread`` (``doWork``), also for the log
 lines.  Deviations: the log line about a failed Fetch request has the number of its partitions, not
