@@ -1,7 +1,7 @@
 """The records that a controller writes first when it becomes active.
 
-Into an empty log these are the bootstrap records of the cluster.  Into another log they abort a
-transaction that an earlier controller left open, and end a migration from ZooKeeper.
+An empty log gets the bootstrap records of the cluster.  In any log, the records abort a transaction
+that an earlier controller left open; in a log with records they end a migration from ZooKeeper.
 
 Source: Kafka ``ActivationRecordsGenerator``.
 """

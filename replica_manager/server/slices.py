@@ -36,7 +36,7 @@ GROUPS_AT_ONCE: Final = 100
 
 
 def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items; yields to the event loop every ``SLICE_S``; ends if the client disconnects."""
+    """The items; yields every ``SLICE_S``, and raises CancelledError if the client disconnects."""
     return _sliced(items, raise_if_abandoned)
 
 

@@ -9,7 +9,7 @@ The state of a group decides when its offsets expire (KIP-211):
 * in any other group: never.
 
 An offset that was committed with a retention time of its own expires after that time instead.  An
-Empty group without offsets and pending members is removed.  Tombstones delete the records of
+Empty group with neither offsets nor pending members is removed.  Tombstones delete the records of
 removed offsets and groups.
 
 Source: Kafka ``GroupMetadata.removeExpiredOffsets``, ``GroupMetadataManager.cleanupGroupMetadata``.
