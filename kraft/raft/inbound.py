@@ -1,8 +1,9 @@
 """Handles raft requests from other nodes: one method for each kind.
 
-Every response names the leader and the epoch that this node knows *after* it has processed the
-request.  A request that contradicts what this node knows (two leaders of one epoch, a candidate
-with this node's own id) is refused and changes nothing; Kafka's node ends instead.
+A response to a node, unless it has a top-level error, names the leader and the epoch that this node
+knows *after* it has processed the request.  A request that contradicts what this node knows (two
+leaders of one epoch, a candidate with this node's own id) is refused and changes nothing; Kafka's
+node ends instead.
 
 Source: Kafka ``KafkaRaftClient.handleVoteRequest`` and its neighbours.
 """
