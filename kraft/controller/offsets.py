@@ -61,8 +61,8 @@ class OffsetControlManager:
     def transaction_start_offset(self) -> int:
         """The offset of the open transaction; NONE if none is open.
 
-        It is reverted with the rest of the state: a transaction whose beginning was not committed
-        was never open.
+        This value is reverted with the state: a transaction whose beginning was not committed was
+        never open.
         """
         return self._transaction_start_offset.get()
 
