@@ -8,8 +8,8 @@ matplotlib comes with the extra ``bench``.
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -133,13 +133,17 @@ def draw(ratios: dict[str, dict[int, float]], target: Path) -> None:
 
 
 def main() -> None:
-    """Arguments: operations or growth, the picture to write, and files with printed tables."""
-    which, target, *files = sys.argv[1:]
-    tables = [Path(file).read_text() for file in files]
-    if which == "growth":
-        draw_growth(read_growth("\n\n".join(tables)), Path(target))
+    """Draws one picture."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("benchmark", choices=("operations", "growth"))
+    parser.add_argument("target", type=Path, help="the picture to write")
+    parser.add_argument("tables", type=Path, nargs="+", help="files with printed tables")
+    options = parser.parse_args()
+    tables = [file.read_text() for file in options.tables]
+    if options.benchmark == "growth":
+        draw_growth(read_growth("\n\n".join(tables)), options.target)
     else:
-        draw(read_ratios(tables), Path(target))
+        draw(read_ratios(tables), options.target)
 
 
 if __name__ == "__main__":
