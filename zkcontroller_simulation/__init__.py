@@ -20,8 +20,6 @@ does.
 ``tests/simulation`` runs thousands of seeds, ``tests/contract`` compares the ZooKeeper with a real
 one, and ``zkctl lab`` shows a run on a page (:mod:`zkcontroller_lab`).
 
-May import ``kraft`` and what is below it; none of them imports it.
-
 What must not be done here: read a clock, use another source of randomness, iterate over a set of
 strings; import pytest.
 """

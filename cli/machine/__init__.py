@@ -4,6 +4,5 @@
 identifies them by pid and start time; :mod:`.ports` finds free ports; :mod:`.embedded_server` is
 the process that holds an embedded ZooKeeper.
 
-May import ``console``.  What must not be done here: signal a process of which only the pid is
-known.
+What must not be done here: signal a process of which only the pid is known.
 """

@@ -5,6 +5,6 @@
 needs; :mod:`.acls`, :mod:`.config_entities`, :mod:`.config_values`, :mod:`.config_plan`,
 :mod:`.quotas` and :mod:`.users` hold what the verbs of these names read, compare and plan.
 
-May import only ``console``.  What must not be done here: ask a cluster, or read a clock.  Only
-:mod:`.moves` reads and writes files, those of ``kafka-reassign-partitions``.
+What must not be done here: ask a cluster, or read a clock.  Only :mod:`.moves` reads and writes
+files, those of ``kafka-reassign-partitions``.
 """

@@ -4,6 +4,6 @@
 :mod:`.partitions` and :mod:`.topics` read topics, and :mod:`.cluster_view` reads the controller and
 the state of a local cluster.
 
-May import ``values``, ``machine`` and ``console``.  What must not be done here: write a znode;
-create a missing chroot; read the states of 100,000 partitions one by one.
+What must not be done here: write a znode; create a missing chroot; read the states of 100,000
+partitions one by one.
 """

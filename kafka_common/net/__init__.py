@@ -6,8 +6,6 @@
 * :mod:`.presence`: whether the client of a request is still connected.
 * :mod:`.awaited_responses`: the coroutines that wait for a response, by request id.
 
-May import ``protocol``, ``model`` and ``errors``.
-
 What must not be done here: interpret a response.  The listeners of brokers are in
 ``replica_manager/network``.
 """

@@ -6,7 +6,5 @@
   on a disk that may fail).  :mod:`zkcontroller.state_changes` writes the log files.
 * :mod:`.loop_watch`: how long callbacks hold the event loop.
 
-May import ``model`` and ``errors``.
-
 What must not be done here: raise an error because a metric or a log line cannot be written.
 """

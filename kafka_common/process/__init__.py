@@ -4,6 +4,4 @@
 * :mod:`.wall_clock`: milliseconds since 1970 that never go backwards.
 * :mod:`.resource_limits`: distinguishes a limit of the process from a failed disk.
 * :mod:`.spare_descriptors`: open descriptors, kept for when the process may open no more files.
-
-May import ``errors``.
 """

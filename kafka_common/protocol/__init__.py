@@ -14,6 +14,5 @@ errors.
 For any bytes from a peer, reading returns a value or raises
 :class:`~kafka_common.errors.InvalidFrame` and no other exception.
 
-May import ``model``, ``topic_names`` and ``errors``; not ``zookeeper``.  Never reserve memory by a
-length that a peer has only announced.
+What must not be done here: reserve memory by a length that a peer has only announced.
 """

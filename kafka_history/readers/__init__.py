@@ -10,6 +10,4 @@ In the order in which data passes through them: :mod:`.sources` (finds and descr
 On one machine :mod:`.local_ingest` runs these workers without Spark.  On several machines
 :mod:`.ingest` runs them by Spark.  Both use :mod:`.ingest_plan`, :mod:`.manifest` and
 :mod:`.found_tables`, which sums up what the workers found.
-
-These modules may import pyspark; nothing of the controller or the broker imports them.
 """

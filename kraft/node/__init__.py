@@ -16,8 +16,6 @@ How to read it:
 5. :mod:`.metadata_publishing`: committed records, for the parts of a node that need some of them;
 6. :mod:`.storage_format` and :mod:`.node_files`: ``zkctl storage``.
 
-May import everything of ``kraft``, and of ``replica_manager`` all but ``broker`` and ``__main__``.
-
 What must not be done here: respond to a Vote or a Fetch before a flush that the raft step requires;
 touch the controller's state from the event loop (``ControllerLoop.ask`` and ``look``); serve a
 directory whose ``meta.properties`` names another cluster or node.

@@ -14,8 +14,6 @@ The source of its metadata: :mod:`.zookeeper_metadata`, which uses :mod:`.regist
 :mod:`.controlled_shutdown`.  :mod:`.zookeeper_broker` chooses this source;
 :mod:`.broker_settings` translates the configuration for both halves.
 
-May import everything of ``replica_manager`` but ``quorum`` and ``__main__``.
-
 What must not be done here: handle a request; make a decision of another package; name ZooKeeper or
 a controller in the half of the broker itself (an import contract forbids it).
 

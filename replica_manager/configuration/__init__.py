@@ -9,8 +9,6 @@
   :mod:`.reconfiguration` checks a change of it.
 * :mod:`.meta_properties` is the file that names the broker and cluster of a log directory.
 
-May import ``zkcontroller`` and the modules beside this package.
-
 What must not be done here: accept a configuration key without a row in a table.
 
 Source: Kafka ``KafkaConfig``, ``LogConfig``, ``DynamicBrokerConfig``, ``MetaProperties``.

@@ -9,8 +9,5 @@ perform their outputs:
 * :mod:`.transaction_verification`: asks whether a partition belongs to a transaction (KIP-890);
 * :mod:`.group_settings`, :mod:`.transaction_settings`, :mod:`.transaction_messages`.
 
-May import ``network``, ``replication``, ``log``, configuration and ``zkcontroller``; not
-``server``.
-
 What must not be done here: make a coordinator's decision; read a log on the event loop.
 """

@@ -18,7 +18,6 @@ A caller must:
 6. send the slice that a read returns with ``sendfile``, or read it in a thread;
 7. expect ``KafkaStorage``: the log directory is offline and its logs are out of service.
 
-May import configuration and ``kafka_common``; not ``replication`` or anything above it.  What must
-not be done here: copy or decode records on their way out; change Kafka's format; block the event
-loop (leave it to ``LogEnvironment`` or hand out a plan).
+What must not be done here: copy or decode records on their way out; change Kafka's format; block
+the event loop (leave it to ``LogEnvironment`` or hand out a plan).
 """

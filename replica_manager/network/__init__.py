@@ -11,8 +11,6 @@ The path of a client's connection:
 
 :mod:`.broker_links` are this broker's connections to others.
 
-May import ``quotas``, ``replication``, ``security``, ``log``, configuration and ``zkcontroller``.
-
-What must not be done here: handle an API.  Frames are handled by ``server``, or by ``quorum`` on a
-quorum node.
+What must not be done here: handle an API.  Frames are handled by ``server``, or by ``kraft/node``
+on a quorum node.
 """

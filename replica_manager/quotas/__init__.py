@@ -4,8 +4,6 @@
 :mod:`.mutation_quotas` (partitions created and deleted) measure its use.  :mod:`.quota_managers`
 counts a request for all quotas, with its time on the event loop (:mod:`.loop_time`).
 
-May import ``security``, configuration and ``zkcontroller``.
-
 What must not be done here: wait.  A manager returns the throttle time, and the connection waits.
 
 Source: Kafka ``ClientQuotaManager``, ``ClientRequestQuotaManager``,

@@ -16,9 +16,7 @@ How to read it:
    :mod:`.controller_link` (to the controller), or :mod:`.isr_znodes` below 2.7-IV2;
 6. :mod:`.zk_metadata_cache`, :mod:`.log_dir_moves`, :mod:`.throttle`.
 
-May import ``log``, configuration and ``zkcontroller``; not ``security``, ``coordinators`` or
-``server``.  The modules that the contract *Pure code does no I/O* names import neither asyncio nor
-a clock.
+The modules that the contract *Pure code does no I/O* names import neither asyncio nor a clock.
 
 What must not be done here: put an ``await`` into a method of ``Partition``, ``ReplicaManager`` or
 ``ReplicaFetcher`` (each must run to its end); raise a leader's high watermark by another rule than

@@ -8,7 +8,6 @@
 
 A decision never waits: ACLs and credentials are in memory, and are updated from ZooKeeper.
 
-May import configuration and ``zkcontroller``; not ``replication``, ``coordinators`` or ``server``.
 What must not be done here: log or keep a password; compare a secret in other than constant time;
 allow an operation because an ACL could not be read.
 """

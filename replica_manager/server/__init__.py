@@ -10,9 +10,6 @@ The path of a request from a connection (``network``) to its response:
 The handlers call services: the coordinators (``coordinators``), :mod:`.topics`, :mod:`.configs`,
 :mod:`.zookeeper_admin`, :mod:`.producer_ids`, :mod:`.authorization`.
 
-May import ``coordinators``, ``network``, ``quotas``, ``replication``, ``security``, ``log``,
-configuration and ``zkcontroller``; not ``broker`` or ``kraft``.
-
 What must not be done here: loop over a client's list without :mod:`.slices`; decode a large request
 or encode a large response on the event loop (:mod:`.large_responses`); wait on the event loop for
 ZooKeeper or a disk (use the executor); decide what replication or a coordinator decides.

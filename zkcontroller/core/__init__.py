@@ -21,8 +21,7 @@ How to read it, top down:
 * :mod:`.tools`, :mod:`.journal`, :mod:`.config`, :mod:`.topic_configs`, :mod:`.watches`: the
   tools that all of them share.
 
-May import ``state_changes``, ``zookeeper``'s values and :mod:`kafka_common`; not ``runtime``, and
-neither asyncio, kazoo, socket, threading, time nor random.
+Pure: no asyncio, kazoo, socket, thread, clock or random number; of ``zookeeper`` only the values.
 
 What must not be done here: take a result other than NO_NODE for "there is nothing"; send a request
 to a broker past the outbox; iterate over a set whose order reaches a request, a line or a znode.

@@ -5,8 +5,6 @@ Read :mod:`.controller_runtime` (the assembly), then :mod:`.event_queue`, :mod:`
 (requests to brokers, whose responses :mod:`.response_text` formats for the log), and
 :mod:`.session_metrics` (the metrics of the ZooKeeper session).
 
-May import every package of ``zkcontroller``; none of them imports ``runtime``.
-
 What must not be done here: decide.  A choice that depends on the state of the cluster belongs to
 ``core``.  Nothing may block the event loop, and a new lock needs a row in the table of
 ARCHITECTURE.md.

@@ -8,8 +8,6 @@
 
 :mod:`kafka_history` analyses the export with Spark.
 
-May import :mod:`kafka_common`.
-
 What must not be done here: import pyspark, numpy or pyarrow; wait for the disk in another
 thread than the log writer's; change a line of Kafka's logs; remove or rename a field of the export
 without a new ``schema_version`` (docs/state-changes-schema.md).

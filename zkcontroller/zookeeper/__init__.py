@@ -13,8 +13,6 @@ In this order:
 5. :mod:`.connection`: the only module that imports kazoo.
 6. :mod:`.embedded` and :mod:`.container`: servers for demonstrations and tests.
 
-May import :mod:`kafka_common`, and not its ``protocol``.
-
 What must not be done here: give a malformed znode a default value (raise ``ZnodeCorrupt``); write
 as a controller without a fence (``FencedBatch``); call ``perform`` in one of kazoo's threads; use
 kazoo outside of :mod:`.connection`.

@@ -18,9 +18,7 @@ How to read it, top down:
 * bytes: :mod:`.records` (with :mod:`.record_reader`), :mod:`.batches`,
   :mod:`.consumer_protocol`, :mod:`.coordinated_partition`.
 
-May import ``log``, configuration and ``kafka_common``; not ``replication``, ``security``,
-``transactions``, ``network`` or ``server``, and neither asyncio, socket, threading, time nor
-random.
+Pure: no asyncio, socket, thread, clock or random number.
 
 What must not be done here: send a member its response before the group's record is written, where
 Kafka waits for that write.

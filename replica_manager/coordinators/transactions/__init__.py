@@ -20,7 +20,6 @@ How to read it, top down:
 * :mod:`.transaction_state_manager` and :mod:`.config`: shared by all of them;
 * bytes: :mod:`.records`.
 
-May import ``groups``, ``log``, configuration and ``kafka_common``; not ``server``, and neither
-asyncio, socket, threading, time nor random.  What must not be done here: respond to EndTxn before
-the decision is in the log; drop a marker that a leader has not confirmed.
+Pure: no asyncio, socket, thread, clock or random number.  What must not be done here: respond to
+EndTxn before the decision is in the log; drop a marker that a leader has not confirmed.
 """
