@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial, reduce
-from itertools import accumulate, pairwise, repeat
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.window import Window
 
 from kafka_history.event_schema import EVENT_COLUMNS, columns_of, ddl
-from kafka_history.readers.arrow_columns import table_of
+from kafka_history.readers.arrow_columns import table_of, values_of
 from kafka_history.rules.event import Event, in_order
 from kafka_history.rules.history import TOPIC_PARTITION
 
@@ -46,7 +46,7 @@ def gathered(rows: DataFrame) -> list[Event]:
     # Rows without a time cannot be put in order.
     timed = rows.where("time_ms IS NOT NULL")
     names = [name for name in Event._fields if name in rows.columns]
-    return in_order(_values(Event, timed.select(*names).toArrow()))
+    return in_order(values_of(Event, timed.select(*names).toArrow()))
 
 
 def as_rows(
@@ -73,7 +73,7 @@ def in_each(
 
     def found(*groups: pa.Array) -> pa.Array:
         rows = [
-            _values(make, pa.RecordBatch.from_struct_array(each.flatten()))
+            values_of(make, pa.RecordBatch.from_struct_array(each.flatten()))
             for make, each in zip(types, groups, strict=True)
         ]
         ends = [accumulate(pc.list_value_length(each).to_pylist(), initial=0) for each in groups]
@@ -108,18 +108,4 @@ def in_each(
 def listed(rows: DataFrame, kind: type[Finding]) -> list[Finding]:
     """The rows as findings of type ``kind``, collected in this process."""
     names = [column.name for column in columns_of(kind)]
-    return _values(kind, rows.select(*names).toArrow())
-
-
-def _values(kind: type[Finding], rows: pa.Table | pa.RecordBatch) -> list[Finding]:
-    """The rows as values of one type; a field whose column the rows lack has its default."""
-    make: Any = kind
-    columns: list[Iterable[Any]] = []
-    for name in make._fields:
-        if name not in rows.schema.names:
-            columns.append(repeat(make._field_defaults[name], rows.num_rows))
-        elif rows[name].null_count == rows.num_rows:
-            columns.append(repeat(None, rows.num_rows))  # as are most columns of most events
-        else:
-            columns.append(rows[name].to_pylist(maps_as_pydicts="strict"))
-    return list(map(make._make, zip(*columns, strict=True)))
+    return values_of(kind, rows.select(*names).toArrow())

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafka_history.event_schema import columns_of
-from kafka_history.readers.arrow_columns import table_of
+from kafka_history.readers.arrow_columns import table_of, values_of
 from kafka_history.readers.soundness import is_as_written, seal
 
 ANSWERS: Final = "answers"
@@ -68,7 +68,7 @@ def findings(
     where = [pc.field(field) == value for field, value in fields.items()]
     only = reduce(operator.and_, where) if where else None
     table = pq.read_table([str(file) for file in files], filters=only, partitioning=None)
-    return [kind(**row) for row in table.to_pylist()]
+    return values_of(kind, table)
 
 
 def keep_findings(folder: Path, found: Iterable[tuple[Any, ...]], kind: type[Finding]) -> None:

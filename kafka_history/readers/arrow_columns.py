@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from itertools import repeat
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pyarrow as pa
 from kafka_history.event_schema import EVENT_COLUMNS, Column
 
 Texts = Sequence[bytes]
+Value = TypeVar("Value", bound=tuple[Any, ...])
 
 PLACE: Final = ("cluster", "file", "line")
 """Columns of the schema that depend on the file and are added when rows are read."""
@@ -180,3 +182,17 @@ def table_of(found: Iterable[tuple[Any, ...]], columns: Sequence[Column]) -> pa.
             for at, column in enumerate(columns)
         }
     )
+
+
+def values_of(kind: type[Value], rows: pa.Table | pa.RecordBatch) -> list[Value]:
+    """The rows as values of one type; a field whose column the rows lack has its default."""
+    make: Any = kind
+    columns: list[Iterable[Any]] = []
+    for name in make._fields:
+        if name not in rows.schema.names:
+            columns.append(repeat(make._field_defaults[name], rows.num_rows))
+        elif rows[name].null_count == rows.num_rows:
+            columns.append(repeat(None, rows.num_rows))  # as are most columns of most events
+        else:
+            columns.append(rows[name].to_pylist(maps_as_pydicts="strict"))
+    return list(map(make._make, zip(*columns, strict=True)))
