@@ -132,44 +132,26 @@ def _topics(
     """The topics of a version that bulk_reading does not support, without topic ids."""
     if version >= _BY_TOPIC_SINCE:
         for topic in field_or(request, "topic_states", ()):
-            yield bulk_reading.Topic(
-                topic.topic_name,
-                None,
-                [
-                    (
-                        state.partition_index,
-                        PartitionMetadata(
-                            state.controller_epoch,
-                            state.leader,
-                            state.leader_epoch,
-                            state.isr,
-                            state.zk_version,
-                            state.replicas,
-                            field_or(state, "offline_replicas", ()),
-                        ),
-                    )
-                    for state in topic.partition_states
-                ],
-            )
+            states = [_partition(state) for state in topic.partition_states]
+            yield bulk_reading.Topic(topic.topic_name, None, states)
         return
     by_topic: defaultdict[str, list[tuple[int, PartitionMetadata]]] = defaultdict(list)
     for state in field_or(request, "ungrouped_partition_states", ()):
-        by_topic[field_or(state, "topic_name", "")].append(
-            (
-                state.partition_index,
-                PartitionMetadata(
-                    state.controller_epoch,
-                    state.leader,
-                    state.leader_epoch,
-                    state.isr,
-                    state.zk_version,
-                    state.replicas,
-                    field_or(state, "offline_replicas", ()),
-                ),
-            )
-        )
+        by_topic[field_or(state, "topic_name", "")].append(_partition(state))
     for name, states in by_topic.items():
         yield bulk_reading.Topic(name, None, states)
+
+
+def _partition(state: Any) -> tuple[int, PartitionMetadata]:
+    return state.partition_index, PartitionMetadata(
+        state.controller_epoch,
+        state.leader,
+        state.leader_epoch,
+        state.isr,
+        state.zk_version,
+        state.replicas,
+        field_or(state, "offline_replicas", ()),
+    )
 
 
 def _broker(broker: request_types.UpdateMetadataBroker, version: int) -> Broker:
