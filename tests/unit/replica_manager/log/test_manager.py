@@ -670,7 +670,7 @@ def test_a_log_is_configured_by_its_topic_and_the_broker() -> None:
     assert (topic.timestamp_before_max_ms, topic.timestamp_after_max_ms) == (5, 6)
 
 
-def test_upkeep_in_threads_and_appends_on_the_loop_do_not_disturb_each_other(
+async def test_upkeep_in_threads_and_appends_on_the_loop_do_not_disturb_each_other(
     disks: Disks, executor: ThreadPoolExecutor
 ) -> None:
     manager = disks.manager()
@@ -678,22 +678,19 @@ def test_upkeep_in_threads_and_appends_on_the_loop_do_not_disturb_each_other(
     logs = [manager.get_or_create(TopicPartition("t", p), config) for p in range(2)]
     maintenance = LogMaintenance(manager, executor, Schedule(1, 1, 1, 1, 1, 1, 0))
 
-    async def everything() -> None:
-        keeping_up = asyncio.create_task(maintenance.run_due())
-        for number in range(24):
-            disks.now_ms += 10
-            for log in logs:
-                log.append_as_leader(batch(timestamp=disks.now_ms), number // 12)
-                log.update_high_watermark(log.log_end_offset)
-            if number % 8 == 7:
-                logs[0].truncate_to(logs[0].log_end_offset - 3)
-            await asyncio.sleep(0)
-            if keeping_up.done():
-                keeping_up = asyncio.create_task(maintenance.run_due())
-        await keeping_up
-        await maintenance.run_due()
-
-    asyncio.run(everything())
+    keeping_up = asyncio.create_task(maintenance.run_due())
+    for number in range(24):
+        disks.now_ms += 10
+        for log in logs:
+            log.append_as_leader(batch(timestamp=disks.now_ms), number // 12)
+            log.update_high_watermark(log.log_end_offset)
+        if number % 8 == 7:
+            logs[0].truncate_to(logs[0].log_end_offset - 3)
+        await asyncio.sleep(0)
+        if keeping_up.done():
+            keeping_up = asyncio.create_task(maintenance.run_due())
+    await keeping_up
+    await maintenance.run_due()
     expected = {tp: (log.log_start_offset, log.log_end_offset) for tp, log in manager.logs.items()}
     values = {
         tp: [s.file.read(0, s.size) for s in log.segments] for tp, log in manager.logs.items()

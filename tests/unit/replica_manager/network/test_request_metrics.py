@@ -269,7 +269,7 @@ def test_without_readers_of_metrics_requests_are_not_timed(world: BrokerWorld) -
     assert told(world, "RequestsPerSec", "Fetch", "Count", version=17) is None
 
 
-def test_a_timed_coroutine_is_cancelled_and_fails_as_any_other() -> None:
+async def test_a_timed_coroutine_is_cancelled_and_fails_as_any_other() -> None:
     seen: list[str] = []
 
     async def work() -> str:
@@ -287,18 +287,15 @@ def test_a_timed_coroutine_is_cancelled_and_fails_as_any_other() -> None:
     async def timed(coroutine: Any) -> Any:
         return await Timed(coroutine, LoopTime(lambda: 0))
 
-    async def scenario() -> None:
-        task = asyncio.create_task(timed(work()))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        with pytest.raises(ValueError, match="inside"):
-            await timed(fail())
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0):
-                await timed(work())
-
-    asyncio.run(scenario())
+    task = asyncio.create_task(timed(work()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(ValueError, match="inside"):
+        await timed(fail())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await timed(work())
 
     assert seen == ["cancelled", "cancelled"]

@@ -256,24 +256,21 @@ def outcomes(answer: Any) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_an_election_is_answered_when_the_cache_shows_the_leader(
+async def test_an_election_is_answered_when_the_cache_shows_the_leader(
     world: BrokerWorld, version: int
 ) -> None:
     world.controller.answer = PartitionResults(
         ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.none),)
     )
 
-    async def scenario() -> Any:
-        asking = asyncio.ensure_future(
-            world.ask(elect(("orders", (0,)), version=version, timeout=LONG))
-        )
-        while not world.topics.waiters:
-            await asyncio.sleep(0)
-        assert not asking.done()
-        world.update({"orders": {0: metadata(1, leader_epoch=1)}})
-        return await asking
-
-    answer = asyncio.run(scenario())
+    asking = asyncio.ensure_future(
+        world.ask(elect(("orders", (0,)), version=version, timeout=LONG))
+    )
+    while not world.topics.waiters:
+        await asyncio.sleep(0)
+    assert not asking.done()
+    world.update({"orders": {0: metadata(1, leader_epoch=1)}})
+    answer = await asking
 
     assert outcomes(answer) == {ORDERS_0: (ErrorCode.none, None)}
     assert world.controller.requests == [
@@ -282,24 +279,21 @@ def test_an_election_is_answered_when_the_cache_shows_the_leader(
     assert len(world.topics.waiters) == 0
 
 
-def test_an_unclean_leader_is_known_by_its_higher_epoch(world: BrokerWorld) -> None:
+async def test_an_unclean_leader_is_known_by_its_higher_epoch(world: BrokerWorld) -> None:
     world.controller.answer = PartitionResults(
         ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.none),)
     )
 
-    async def scenario() -> Any:
-        asking = asyncio.ensure_future(
-            world.ask(elect(("orders", (0,)), election_type=1, timeout=LONG))
-        )
-        while not world.topics.waiters:
-            await asyncio.sleep(0)
-        world.update({"orders": {0: metadata(-1, leader_epoch=1)}})
+    asking = asyncio.ensure_future(
+        world.ask(elect(("orders", (0,)), election_type=1, timeout=LONG))
+    )
+    while not world.topics.waiters:
         await asyncio.sleep(0)
-        assert not asking.done()
-        world.update({"orders": {0: metadata(3, leader_epoch=2)}})
-        return await asking
-
-    assert outcomes(asyncio.run(scenario())) == {ORDERS_0: (ErrorCode.none, None)}
+    world.update({"orders": {0: metadata(-1, leader_epoch=1)}})
+    await asyncio.sleep(0)
+    assert not asking.done()
+    world.update({"orders": {0: metadata(3, leader_epoch=2)}})
+    assert outcomes(await asking) == {ORDERS_0: (ErrorCode.none, None)}
 
 
 def test_an_election_that_does_not_show_in_time_timed_out(world: BrokerWorld) -> None:
@@ -575,22 +569,21 @@ def test_feature_updates_reach_the_controller(
 WRITTEN = (("f", ErrorCode.invalid_request, "not so"), ("g", ErrorCode.none, None))
 
 
-def test_written_features_are_answered_when_the_broker_has_read_them(world: BrokerWorld) -> None:
+async def test_written_features_are_answered_when_the_broker_has_read_them(
+    world: BrokerWorld,
+) -> None:
     world.write_features()
     world.features.look()
     world.controller.answer = FeatureResults(
         ErrorCode.none, None, WRITTEN, epoch=world.write_features()
     )
 
-    async def scenario() -> Any:
-        asking = asyncio.ensure_future(world.ask(features(1, upgrade_type=1)))
-        while not world.features.waiting:
-            await asyncio.sleep(0)
-        assert not asking.done()
-        await asyncio.to_thread(world.features.look)
-        return await asking
-
-    answer = asyncio.run(scenario())
+    asking = asyncio.ensure_future(world.ask(features(1, upgrade_type=1)))
+    while not world.features.waiting:
+        await asyncio.sleep(0)
+    assert not asking.done()
+    await asyncio.to_thread(world.features.look)
+    answer = await asking
 
     assert world.features.epoch == 1
     assert [r.error_code for r in answer.results] == [ErrorCode.invalid_request, ErrorCode.none]

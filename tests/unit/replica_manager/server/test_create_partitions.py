@@ -86,22 +86,19 @@ def outcomes(world: BrokerWorld, *topics: Any, **options: Any) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_partitions_are_added_and_answered_when_they_have_leaders(
+async def test_partitions_are_added_and_answered_when_they_have_leaders(
     world: BrokerWorld, version: int
 ) -> None:
-    async def scenario() -> Any:
-        asking = asyncio.ensure_future(
-            world.ask(request(("orders", 4), version=version, timeout_ms=LONG_MS))
-        )
-        while not world.topics.waiters:
-            await asyncio.sleep(0)
-        world.update({"orders": {p: metadata(1) for p in range(1, 3)}})
+    asking = asyncio.ensure_future(
+        world.ask(request(("orders", 4), version=version, timeout_ms=LONG_MS))
+    )
+    while not world.topics.waiters:
         await asyncio.sleep(0)
-        assert not asking.done()
-        world.update({"orders": {3: metadata(1)}})
-        return await asking
-
-    [result] = asyncio.run(scenario()).results
+    world.update({"orders": {p: metadata(1) for p in range(1, 3)}})
+    await asyncio.sleep(0)
+    assert not asking.done()
+    world.update({"orders": {3: metadata(1)}})
+    [result] = (await asking).results
 
     assert (result.name, result.error_code, result.error_message) == (
         "orders",

@@ -376,7 +376,7 @@ def test_who_may_not_read_is_refused(world: BrokerWorld) -> None:
     assert fetch(world, replica_id=2)[0].error_code is ErrorCode.topic_authorization_failed
 
 
-def test_of_many_partitions_only_those_that_changed_are_looked_at_again(
+async def test_of_many_partitions_only_those_that_changed_are_looked_at_again(
     world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for partition in range(20):
@@ -393,15 +393,12 @@ def test_of_many_partitions_only_those_that_changed_are_looked_at_again(
         monkeypatch.setattr(world.replicas, "get_partition_or_error", noted)
         await world.appends.append_records({changed: MemoryRecords(batch(2))}, acks=1, timeout_ms=1)
 
-    async def scenario() -> Any:
-        asked = request(*[(p, 0) for p in range(20)], replica_id=2, max_wait_ms=60_000)
-        answer = asyncio.create_task(world.ask(asked))
-        while not len(world.reads.waiting):
-            await asyncio.sleep(0)
-        await append()
-        return await answer
-
-    response = asyncio.run(scenario())
+    asked = request(*[(p, 0) for p in range(20)], replica_id=2, max_wait_ms=60_000)
+    answer = asyncio.create_task(world.ask(asked))
+    while not len(world.reads.waiting):
+        await asyncio.sleep(0)
+    await append()
+    response = await answer
 
     answers = {each.partition_index: each for each in response.responses[0].partitions}
     assert [p for p, each in answers.items() if each.records] == [7]

@@ -233,18 +233,15 @@ def rack_aware(executor: ThreadPoolExecutor, tmp_path: Path) -> BrokerWorld:
     return world
 
 
-def test_a_consumer_is_sent_elsewhere_at_once_however_much_it_wants(
+async def test_a_consumer_is_sent_elsewhere_at_once_however_much_it_wants(
     rack_aware: BrokerWorld,
 ) -> None:
-    async def scenario() -> Any:
-        asked = request((0, 0), rack_id="b", max_wait_ms=60_000, min_bytes=10_000)
-        answer = asyncio.create_task(rack_aware.ask(asked))
-        while not answer.done():
-            assert len(rack_aware.reads.waiting) == 0
-            await asyncio.sleep(0)
-        return answer.result()
-
-    [answer] = asyncio.run(scenario()).responses[0].partitions
+    asked = request((0, 0), rack_id="b", max_wait_ms=60_000, min_bytes=10_000)
+    answer = asyncio.create_task(rack_aware.ask(asked))
+    while not answer.done():
+        assert len(rack_aware.reads.waiting) == 0
+        await asyncio.sleep(0)
+    [answer] = answer.result().responses[0].partitions
 
     assert (answer.preferred_read_replica, answer.records) == (2, b"")
 

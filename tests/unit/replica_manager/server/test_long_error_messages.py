@@ -46,17 +46,13 @@ def world(tmp_path: Path) -> Iterator[LargeWorld]:
 
 
 @pytest.mark.parametrize("api_key", REQUESTS, ids=lambda api_key: APIS[api_key].name)
-def test_the_longest_strings_of_a_request_are_answered(
+async def test_the_longest_strings_of_a_request_are_answered(
     world: LargeWorld, api_key: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> list[Any]:
-        await world.fill(1)
-        # Their reader is as strict as that of a client of Kafka.
-        answers = [await world.ask(request) for request in REQUESTS[api_key]]
-        await world.end()
-        return answers
-
-    answers = asyncio.run(scenario())
+    await world.fill(1)
+    # Their reader is as strict as that of a client of Kafka.
+    answers = [await world.ask(request) for request in REQUESTS[api_key]]
+    await world.end()
 
     assert not [each for each in caplog.records if "Error when handling" in each.getMessage()]
     if api_key in QUOTING:

@@ -85,23 +85,20 @@ async def lead(world: BrokerWorld, topic: str) -> None:
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_a_topic_is_created_and_answered_when_its_partitions_have_leaders(
+async def test_a_topic_is_created_and_answered_when_its_partitions_have_leaders(
     world: BrokerWorld, version: int
 ) -> None:
-    async def scenario() -> Any:
-        asking = asyncio.ensure_future(
-            world.ask(
-                create_request(
-                    {"name": "bills", "partitions": 3, "factor": 2},
-                    version=version,
-                    timeout_ms=LONG_MS,
-                )
+    asking = asyncio.ensure_future(
+        world.ask(
+            create_request(
+                {"name": "bills", "partitions": 3, "factor": 2},
+                version=version,
+                timeout_ms=LONG_MS,
             )
         )
-        await lead(world, "bills")
-        return await asking
-
-    [result] = asyncio.run(scenario()).topics
+    )
+    await lead(world, "bills")
+    [result] = (await asking).topics
 
     assert (result.name, result.error_code) == ("bills", ErrorCode.none)
     znode = world.znode(TopicZnode.path("bills"))
@@ -355,19 +352,16 @@ def deleted(world: BrokerWorld, *topics: str | UUID, **options: Any) -> dict[Any
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_a_topic_is_marked_and_answered_when_the_cache_has_forgotten_it(
+async def test_a_topic_is_marked_and_answered_when_the_cache_has_forgotten_it(
     world: BrokerWorld, version: int
 ) -> None:
-    async def scenario() -> Any:
-        asking = asyncio.ensure_future(
-            world.ask(delete_request("orders", version=version, timeout_ms=LONG_MS))
-        )
-        while world.znode(DeleteTopicZnode.path("orders")) is None:
-            await asyncio.sleep(0)
-        world.update({"orders": {0: metadata(-2)}})
-        return await asking
-
-    [result] = asyncio.run(scenario()).responses
+    asking = asyncio.ensure_future(
+        world.ask(delete_request("orders", version=version, timeout_ms=LONG_MS))
+    )
+    while world.znode(DeleteTopicZnode.path("orders")) is None:
+        await asyncio.sleep(0)
+    world.update({"orders": {0: metadata(-2)}})
+    [result] = (await asking).responses
 
     assert (result.name, result.error_code) == ("orders", ErrorCode.none)
 
