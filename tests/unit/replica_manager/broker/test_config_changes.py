@@ -117,19 +117,18 @@ async def test_each_notification_is_logged_with_the_configuration_and_without_se
 
 
 async def test_the_creation_of_a_topic_is_logged_as_kafka_does(
-    caplog: pytest.LogCaptureFixture,
+    executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "kafka.zk.AdminZkClient")
 
-    with ThreadPoolExecutor(1) as executor:
-        session = cast(ZooKeeperSession, started_session())
-        admin = TopicAdmin(session, executor, lambda: BEFORE, Random(7))
-        config = {"unclean.leader.election.enable": "true"}
-        topic = NewTopic("risky", assignment=((0, (1, 2)), (1, (2, 3))), configs=config)
-        brokers = {each: Broker(each, ()) for each in (1, 2, 3)}
-        # The line comes before the write, which wants a controller.
-        with pytest.raises(RequestRefused, match="there is no controller"):
-            await admin.create(topic, brokers, is_cached=False, charge=lambda _: None)
+    session = cast(ZooKeeperSession, started_session())
+    admin = TopicAdmin(session, executor, lambda: BEFORE, Random(7))
+    config = {"unclean.leader.election.enable": "true"}
+    topic = NewTopic("risky", assignment=((0, (1, 2)), (1, (2, 3))), configs=config)
+    brokers = {each: Broker(each, ()) for each in (1, 2, 3)}
+    # The line comes before the write, which wants a controller.
+    with pytest.raises(RequestRefused, match="there is no controller"):
+        await admin.create(topic, brokers, is_cached=False, charge=lambda _: None)
 
     assert caplog.messages == [
         "Creating topic risky with configuration {unclean.leader.election.enable=true} and initial "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -35,12 +35,6 @@ def found_offsets(group: Any) -> dict[str, tuple[int, ErrorCode]]:
         topic.name: (topic.partitions[0].committed_offset, topic.partitions[0].error_code)
         for topic in group.topics
     }
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -68,12 +67,6 @@ class Disks:
 @pytest.fixture
 def disks(tmp_path: Path) -> Disks:
     return Disks([tmp_path / "a", tmp_path / "b"])
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as threads:
-        yield threads
 
 
 def upkeep(manager: LogManager, executor: ThreadPoolExecutor, schedule: Schedule) -> None:

@@ -7,7 +7,7 @@ import gc
 import socket
 import struct
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -272,12 +272,6 @@ async def test_a_task_that_a_handler_started_is_not_ended_with_the_client() -> N
 def framed_request(request: Any) -> bytes:
     api_key, version = int(request.__api_key__), int(request.__version__)
     return request_header(api_key, version, 7, "test") + write(request)
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 async def test_fetches_for_the_longest_time_there_is_end_with_their_clients(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib import import_module
@@ -57,12 +56,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def world(clock: Clock, tmp_path: Path) -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = made(executor, tmp_path)
-        world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2))
-        world.context.request_metrics = RequestMetrics(world.metrics, clock)
-        yield world
+def world(executor: ThreadPoolExecutor, clock: Clock, tmp_path: Path) -> BrokerWorld:
+    world = made(executor, tmp_path)
+    world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2))
+    world.context.request_metrics = RequestMetrics(world.metrics, clock)
+    return world
 
 
 def told(world: BrokerWorld, name: str, kind: str, attribute: str = "Max", **tags: object) -> Any:

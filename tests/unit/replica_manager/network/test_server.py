@@ -353,24 +353,21 @@ async def test_a_listener_without_a_host_takes_ipv4_and_ipv6() -> None:
 
 
 async def test_a_real_request_is_answered_by_the_real_dispatcher(
-    caplog: pytest.LogCaptureFixture,
+    executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor)
-        world.update({"orders": {0: metadata(1)}})
+    world = BrokerWorld(executor)
+    world.update({"orders": {0: metadata(1)}})
 
-        async def respond(data: bytes, peer: Peer) -> ResponseFrame:
-            return ResponseFrame(
-                framed(await world.ask_raw(data, listener_name=peer.listener_name))
-            )
+    async def respond(data: bytes, peer: Peer) -> ResponseFrame:
+        return ResponseFrame(framed(await world.ask_raw(data, listener_name=peer.listener_name)))
 
-        async with server_with(respond) as server:
-            reader, writer = await connect(server)
-            writer.write(framed(METADATA_V1))
-            response: Any = read_response(3, 1, await answer(reader), 4)
-            assert [topic.name for topic in response.topics] == ["orders"]
-            writer.close()
+    async with server_with(respond) as server:
+        reader, writer = await connect(server)
+        writer.write(framed(METADATA_V1))
+        response: Any = read_response(3, 1, await answer(reader), 4)
+        assert [topic.name for topic in response.topics] == ["orders"]
+        writer.close()
 
     assert caplog.messages == []
 

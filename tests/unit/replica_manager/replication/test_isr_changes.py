@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -370,9 +370,8 @@ class Znodes:
 
 
 @pytest.fixture
-def znodes() -> Iterator[Znodes]:
-    with ThreadPoolExecutor(1) as executor:
-        yield Znodes(executor)
+def znodes(executor: ThreadPoolExecutor) -> Znodes:
+    return Znodes(executor)
 
 
 async def test_below_2_7_the_leader_writes_the_isr_itself(znodes: Znodes) -> None:

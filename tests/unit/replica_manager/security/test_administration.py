@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any, Final, cast
@@ -25,12 +24,6 @@ from tests.support.guarded_world import (
 from zkcontroller.zookeeper.znodes import ConfigZnode
 
 TIMEOUT_S: Final = 10
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import asyncio
 import base64
 import hmac
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -163,12 +162,6 @@ class Tokens:
 
 def lasting(ms: int) -> i64Timedelta:
     return i64Timedelta.parse(timedelta(milliseconds=ms))
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, cast
 
@@ -44,11 +44,10 @@ PARTITIONS: Final = [TopicPartition("orders", number) for number in range(COUNT)
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerWorld]:
+def world(executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> BrokerWorld:
     monkeypatch.setattr(slices, "SLICE_S", 0)
     monkeypatch.setattr(slices, "STEPS_AT_ONCE", 1)
-    with ThreadPoolExecutor(1) as executor:
-        yield BrokerWorld(executor)
+    return BrokerWorld(executor)
 
 
 async def ask(world: BrokerWorld, api_key: int, version: int, body: tuple[bytes, ...]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib import import_module
@@ -46,14 +46,13 @@ BILLS_0 = TopicPartition("bills", 0)
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor)
-        world.update(
-            {"orders": {0: metadata(2), 1: metadata(1)}, "bills": {0: metadata(1)}},
-            topic_ids={"orders": ORDERS_ID},
-        )
-        yield world
+def world(executor: ThreadPoolExecutor) -> BrokerWorld:
+    world = BrokerWorld(executor)
+    world.update(
+        {"orders": {0: metadata(2), 1: metadata(1)}, "bills": {0: metadata(1)}},
+        topic_ids={"orders": ORDERS_ID},
+    )
+    return world
 
 
 def schema(api: str, version: int) -> Any:
@@ -620,11 +619,10 @@ def test_only_the_controller_updates_features(world: BrokerWorld) -> None:
     assert answer.error_message == "This is not the correct controller for this cluster."
 
 
-def test_before_feature_versioning_features_cannot_be_updated() -> None:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, inter__broker__protocol__version="2.6")
+def test_before_feature_versioning_features_cannot_be_updated(executor: ThreadPoolExecutor) -> None:
+    world = BrokerWorld(executor, inter__broker__protocol__version="2.6")
 
-        answer = ask(world, features(1, upgrade_type=1), None)
+    answer = ask(world, features(1, upgrade_type=1), None)
 
     assert answer.error_code is ErrorCode.invalid_request
     assert answer.error_message == "Feature versioning system is disabled."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib import import_module
@@ -44,14 +43,13 @@ def partitions_of(world: BrokerWorld, topic: str) -> dict[int, tuple[int, ...]]:
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor)
-        for broker_id in (1, 2, 3):
-            register(world, broker_id)
-        write_topic(world, "orders", (2, 3))
-        world.update({"orders": {0: metadata(2)}})
-        yield world
+def world(executor: ThreadPoolExecutor) -> BrokerWorld:
+    world = BrokerWorld(executor)
+    for broker_id in (1, 2, 3):
+        register(world, broker_id)
+    write_topic(world, "orders", (2, 3))
+    world.update({"orders": {0: metadata(2)}})
+    return world
 
 
 def request(

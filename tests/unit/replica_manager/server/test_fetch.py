@@ -7,7 +7,6 @@ Source of the behaviours: Kafka ``FetchRequestTest``, ``ReplicaManagerTest``, ``
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -37,12 +36,6 @@ from tests.support.fetch_world import (
     waiting,
 )
 from tests.support.log_world import batch
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 @pytest.fixture

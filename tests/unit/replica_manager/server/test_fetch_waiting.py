@@ -6,7 +6,6 @@ Source of the behaviours: Kafka ``ReplicaManagerTest``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -34,12 +33,6 @@ from tests.support.log_world import batch, end_transaction
 from tests.support.steps import completed
 
 BOTH = (1, 2)
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 @pytest.fixture

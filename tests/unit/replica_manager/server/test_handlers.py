@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any
@@ -43,11 +42,10 @@ ORDERS_0 = TopicPartition("orders", 0)
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, broker__id="1", num__partitions="4")
-        world.update({"orders": {0: metadata(1)}}, topic_ids={"orders": ORDERS_ID})
-        yield world
+def world(executor: ThreadPoolExecutor) -> BrokerWorld:
+    world = BrokerWorld(executor, broker__id="1", num__partitions="4")
+    world.update({"orders": {0: metadata(1)}}, topic_ids={"orders": ORDERS_ID})
+    return world
 
 
 def schema(name: str, version: int) -> Any:

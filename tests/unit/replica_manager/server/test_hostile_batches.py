@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -43,11 +43,10 @@ HUNDRED = block([1000], 100)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, log_dirs=[tmp_path / "data"])
-        world.lead("orders")
-        yield world
+def world(executor: ThreadPoolExecutor, tmp_path: Path) -> BrokerWorld:
+    world = BrokerWorld(executor, log_dirs=[tmp_path / "data"])
+    world.lead("orders")
+    return world
 
 
 def long_records(count: int = 20_000, producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes:

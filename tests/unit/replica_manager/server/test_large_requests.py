@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -41,9 +41,8 @@ CORRELATION_ID: Final = 7
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[LargeWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        yield LargeWorld(executor, tmp_path, broker__id="1", auto__create__topics__enable="false")
+def world(executor: ThreadPoolExecutor, tmp_path: Path) -> LargeWorld:
+    return LargeWorld(executor, tmp_path, broker__id="1", auto__create__topics__enable="false")
 
 
 def size_of(answer: ResponseFrame) -> int:
@@ -129,7 +128,7 @@ def request_of(api_key: ApiKey, version: int, *path: str, count: int, **values: 
 
 
 def test_the_own_broker_named_thousands_of_times_does_not_get_an_answer_without_bound(
-    tmp_path: Path,
+    executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
     one = request_of(ApiKey.DESCRIBE_CONFIGS, 4, "resources", count=1, **OWN_BROKER)
     many = request_of(ApiKey.DESCRIBE_CONFIGS, 4, "resources", count=3_000, **OWN_BROKER)
@@ -137,12 +136,9 @@ def test_the_own_broker_named_thousands_of_times_does_not_get_an_answer_without_
     async def scenario(world: LargeWorld) -> tuple[Any, Any]:
         return await world.ask(one), await world.ask(many)
 
-    with ThreadPoolExecutor(1) as executor:
-        most = 1_000_000
-        world = LargeWorld(
-            executor, tmp_path, broker__id="1", socket__request__max__bytes=str(most)
-        )
-        described, refused = asyncio.run(scenario(world))
+    most = 1_000_000
+    world = LargeWorld(executor, tmp_path, broker__id="1", socket__request__max__bytes=str(most))
+    described, refused = asyncio.run(scenario(world))
 
     assert len(described.results[0].configs) > 200
     assert 3_000 * len(write(described)) > most
@@ -160,22 +156,21 @@ def test_a_resource_named_twice_is_described_twice_as_in_kafka(world: LargeWorld
 
 
 def test_a_topic_that_is_missing_is_created_once_for_all_keys_of_a_find_coordinator(
-    tmp_path: Path,
+    executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
     asked: list[tuple[str, ...]] = []
     keys = request_of(ApiKey.FIND_COORDINATOR, 6, "coordinator_keys", count=1_000)
 
-    with ThreadPoolExecutor(1) as executor:
-        world = LargeWorld(executor, tmp_path, broker__id="1")
-        creation = world.context.auto_creation
-        create = creation.create
+    world = LargeWorld(executor, tmp_path, broker__id="1")
+    creation = world.context.auto_creation
+    create = creation.create
 
-        async def counted(names: Sequence[str], charge: Callable[[int], None]) -> Any:
-            asked.append(tuple(names))
-            return await create(names, charge)
+    async def counted(names: Sequence[str], charge: Callable[[int], None]) -> Any:
+        asked.append(tuple(names))
+        return await create(names, charge)
 
-        creation.create = counted  # type: ignore[method-assign]
-        answer = asyncio.run(world.ask(keys))
+    creation.create = counted  # type: ignore[method-assign]
+    answer = asyncio.run(world.ask(keys))
 
     assert asked == [(OFFSETS_TOPIC,)]
     errors = {each.error_code for each in answer.coordinators}

@@ -25,13 +25,12 @@ ORDERS_0 = TopicPartition("orders", 0)
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor)
-        world.update({}, brokers=[broker(1), broker(2), broker(3)])
-        world.records.clear()
-        yield world
-        world.check_records()
+def world(executor: ThreadPoolExecutor) -> Iterator[BrokerWorld]:
+    world = BrokerWorld(executor)
+    world.update({}, brokers=[broker(1), broker(2), broker(3)])
+    world.records.clear()
+    yield world
+    world.check_records()
 
 
 def state(

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -37,12 +37,11 @@ def dirs(tmp_path: Path) -> list[Path]:
 
 
 @pytest.fixture
-def world(dirs: list[Path]) -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, log_dirs=dirs)
-        world.now_ms = START_MS
-        world.update({"orders": {0: metadata(1), 1: metadata(2)}})
-        yield world
+def world(executor: ThreadPoolExecutor, dirs: list[Path]) -> BrokerWorld:
+    world = BrokerWorld(executor, log_dirs=dirs)
+    world.now_ms = START_MS
+    world.update({"orders": {0: metadata(1), 1: metadata(2)}})
+    return world
 
 
 def filled(world: BrokerWorld, dirs: list[Path], batches: int = 5, size: int = 100) -> UnifiedLog:
@@ -222,27 +221,26 @@ async def test_others_get_a_turn_after_so_many_batches_of_a_copy(
 
 
 async def test_a_move_goes_on_after_the_broker_was_stopped(
-    world: BrokerWorld, dirs: list[Path]
+    executor: ThreadPoolExecutor, world: BrokerWorld, dirs: list[Path]
 ) -> None:
     filled(world, dirs)
 
     assert await alter(world, dirs[1]) is ErrorCode.none  # and no one works
     world.logs.close()
 
-    with ThreadPoolExecutor(1) as executor:
-        again = BrokerWorld(executor, log_dirs=dirs)
-        again.update({"orders": {0: metadata(1)}})
-        assert list(again.logs.future_logs) == [ORDERS]
+    again = BrokerWorld(executor, log_dirs=dirs)
+    again.update({"orders": {0: metadata(1)}})
+    assert list(again.logs.future_logs) == [ORDERS]
 
-        again.log_dir_moves.start()
-        lead(again, ORDERS, replicas=(1,), topic_id=ORDERS_ID)
-        await moved(lambda: not again.logs.future_logs)
-        await again.log_dir_moves.stop()
+    again.log_dir_moves.start()
+    lead(again, ORDERS, replicas=(1,), topic_id=ORDERS_ID)
+    await moved(lambda: not again.logs.future_logs)
+    await again.log_dir_moves.stop()
 
-        log = again.logs.log(ORDERS)
-        assert log is not None
-        assert log.log_dir == dirs[1]
-        assert log.log_end_offset == 10
+    log = again.logs.log(ORDERS)
+    assert log is not None
+    assert log.log_dir == dirs[1]
+    assert log.log_end_offset == 10
 
 
 async def test_a_move_takes_its_time_where_its_rate_is_limited(
@@ -348,21 +346,22 @@ async def test_a_replica_that_is_not_here_yet_is_made_where_it_is_wanted(
     assert log.log_dir == dirs[1]
 
 
-async def test_another_directory_replaces_the_one_asked_for_before(tmp_path: Path) -> None:
+async def test_another_directory_replaces_the_one_asked_for_before(
+    executor: ThreadPoolExecutor, tmp_path: Path
+) -> None:
     dirs = [tmp_path / name for name in "abc"]
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, log_dirs=dirs)
-        world.update({"orders": {0: metadata(1)}})
-        filled(world, dirs)
+    world = BrokerWorld(executor, log_dirs=dirs)
+    world.update({"orders": {0: metadata(1)}})
+    filled(world, dirs)
 
-        assert await alter(world, dirs[1]) is ErrorCode.none
-        first = world.logs.future_logs[ORDERS]
-        assert await alter(world, dirs[1]) is ErrorCode.none
-        assert world.logs.future_logs[ORDERS] is first
-        assert await alter(world, dirs[2]) is ErrorCode.none
-        assert world.logs.future_logs[ORDERS].log_dir == dirs[2]
-        assert await alter(world, dirs[0]) is ErrorCode.none
-        assert not world.logs.future_logs
+    assert await alter(world, dirs[1]) is ErrorCode.none
+    first = world.logs.future_logs[ORDERS]
+    assert await alter(world, dirs[1]) is ErrorCode.none
+    assert world.logs.future_logs[ORDERS] is first
+    assert await alter(world, dirs[2]) is ErrorCode.none
+    assert world.logs.future_logs[ORDERS].log_dir == dirs[2]
+    assert await alter(world, dirs[0]) is ErrorCode.none
+    assert not world.logs.future_logs
 
 
 def test_a_future_log_loses_what_the_current_one_has_truncated(

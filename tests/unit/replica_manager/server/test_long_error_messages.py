@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
@@ -40,9 +39,8 @@ QUOTING: Final = (
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[LargeWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        yield LargeWorld(executor, tmp_path, broker__id="1", auto__create__topics__enable="false")
+def world(executor: ThreadPoolExecutor, tmp_path: Path) -> LargeWorld:
+    return LargeWorld(executor, tmp_path, broker__id="1", auto__create__topics__enable="false")
 
 
 @pytest.mark.parametrize("api_key", REQUESTS, ids=lambda api_key: APIS[api_key].name)

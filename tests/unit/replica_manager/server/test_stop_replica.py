@@ -25,19 +25,18 @@ ORDERS_0 = TopicPartition("orders", 0)
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
+def world(executor: ThreadPoolExecutor) -> Iterator[BrokerWorld]:
     """Broker 1 leads orders-0 at leader epoch 4."""
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor)
-        led = LeaderAndIsrPartitionState(1, 1, 4, (1,), 0, (1,), (), (), True, 0)
-        completed(
-            become_leader_or_follower(
-                world.replicas, LeaderAndIsrRequest(1, 3, -1, {ORDERS_0: led}, {}), 1
-            )
+    world = BrokerWorld(executor)
+    led = LeaderAndIsrPartitionState(1, 1, 4, (1,), 0, (1,), (), (), True, 0)
+    completed(
+        become_leader_or_follower(
+            world.replicas, LeaderAndIsrRequest(1, 3, -1, {ORDERS_0: led}, {}), 1
         )
-        world.records.clear()
-        yield world
-        world.check_records()
+    )
+    world.records.clear()
+    yield world
+    world.check_records()
 
 
 def stop(
