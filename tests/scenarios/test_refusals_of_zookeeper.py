@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import IllegalState
 from kafka_common.model import ReplicaAssignment, TopicPartition
+from tests.scenarios.orders import start_with_orders
 from tests.scenarios.requests import alter_partition, ask, isr_change
 from zkcontroller.core.controller import REGISTRATION_RETRY_MS
 from zkcontroller.core.effects import AlterPartitionResult, ControlledShutdownResult
@@ -41,9 +42,7 @@ CODES = [ZkCode.NO_AUTH, ZkCode.SYSTEM_ERROR, ZkCode.THROTTLED_OP, ZkCode.MARSHA
 @pytest.fixture
 def orders(world: World) -> World:
     """Three brokers, of which 1 is the controller, and a topic that 2 leads."""
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
     return world
 
 
