@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka_common.api_error import ApiException
@@ -67,6 +67,8 @@ from replica_manager.configuration.broker_keys import BROKER_KEYS
 T = TypeVar("T")
 
 CLUSTER_ID = "cluster"
+QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
+"""A controller that writes nothing of its own accord."""
 SCHEMA = BrokerConfigSchema()
 VALIDATOR = BrokerConfigValidator({name: key.default for name, key in BROKER_KEYS.items()})
 
@@ -166,6 +168,13 @@ class QuorumWorld:
         self._quorum = tuple(3000 + n for n in range(controllers))
         for node_id in self._quorum:
             self.start(node_id)
+
+    @classmethod
+    def led(cls, **options: Any) -> QuorumWorld:
+        """A world whose first controller leads."""
+        world = cls(**options)
+        world.elect(3000)
+        return world
 
     def start(self, node_id: int, **changes: object) -> QuorumController:
         """Starts a controller, perhaps again; it has read nothing yet."""

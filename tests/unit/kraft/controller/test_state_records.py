@@ -121,8 +121,7 @@ class FullScenario(Scenario):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = QuorumWorld(controllers=3, config=CONFIG)
-        self.world.elect(3000)
+        self.world = QuorumWorld.led(controllers=3, config=CONFIG)
         for broker in BROKERS:
             self.register(broker, 0)
             self.heartbeat(broker)
@@ -348,8 +347,7 @@ def test_only_what_exists_can_be_held_and_only_until_everything_is_forgotten() -
 def test_records_are_of_the_versions_that_the_metadata_version_calls_for(
     version: str, kinds: list[str], broker_version: int, partition_version: int
 ) -> None:
-    world = QuorumWorld(version=version, is_unstable_enabled=True)
-    world.elect(3000)
+    world = QuorumWorld.led(version=version, is_unstable_enabled=True)
     world.start_brokers(1)
     world.create_topic("orders", (1,))
 

@@ -162,8 +162,7 @@ async def test_who_waits_for_an_answer_when_the_node_ends_gets_an_error(tmp_path
 async def test_no_long_step_ends_a_session_whose_heartbeat_waits(
     monkeypatch: pytest.MonkeyPatch, is_task: bool
 ) -> None:
-    world = QuorumWorld()
-    world.elect(3000)
+    world = QuorumWorld.led()
     world.start_brokers(9)
     world.now_ms += DEFAULT_SESSION_TIMEOUT_MS
     world.start_brokers(1, 2, 3)
@@ -209,8 +208,7 @@ async def test_no_long_step_ends_a_session_whose_heartbeat_waits(
 
 async def test_the_longest_interval_of_a_task_does_not_end_the_thread() -> None:
     config = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=LONGEST_MS)
-    world = QuorumWorld(config=config)
-    world.elect(3000)
+    world = QuorumWorld.led(config=config)
 
     async with in_its_thread(world) as loop:
         for _ in range(3):  # between them it waits for the end of that interval

@@ -193,8 +193,7 @@ class Generating:
     """A controller in a world, and a generator that watches it from behind its start."""
 
     def __init__(self, partitions: int = 3) -> None:
-        self.world = QuorumWorld()
-        self.world.elect(3000)
+        self.world = QuorumWorld.led()
         self.world.start_brokers(1)
         for number in range(0, partitions, 1_000):
             many = min(1_000, partitions - number)
