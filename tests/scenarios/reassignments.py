@@ -6,14 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from kafka_common.model import ReplicaAssignment, TopicPartition
 from tests.scenarios.orders import start_with_orders
-from zkcontroller.core.effects import (
-    OngoingReassignments,
-    PartitionResults,
-)
+from zkcontroller.core.effects import OngoingReassignments, PartitionResults
 from zkcontroller.core.events import ApiPartitionReassignment, ListPartitionReassignments
-from zkcontroller.zookeeper.znodes import (
-    ReassignPartitionsZnode,
-)
+from zkcontroller.zookeeper.znodes import ReassignPartitionsZnode
 from zkcontroller_simulation.world import World
 
 ORDERS_0 = TopicPartition("orders", 0)

@@ -7,10 +7,7 @@ import pytest
 from kafka_common.model import ReplicaAssignment, TopicPartition
 from tests.scenarios.orders import start_with_orders
 from tests.scenarios.requests import put
-from zkcontroller.core.events import (
-    ApiPartitionReassignment,
-    AutoPreferredReplicaLeaderElection,
-)
+from zkcontroller.core.events import ApiPartitionReassignment, AutoPreferredReplicaLeaderElection
 from zkcontroller.zookeeper.requests import ZkTransaction
 from zkcontroller_simulation.world import World
 

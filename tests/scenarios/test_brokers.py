@@ -213,9 +213,7 @@ def test_unclean_election_enabled_for_one_topic_brings_its_partitions_back(world
     assert world.state_znode("orders", 0).leader == 2
 
 
-def test_without_unclean_election_the_partition_waits_for_its_in_sync_replica(
-    world: World,
-) -> None:
+def test_without_unclean_election_the_partition_waits_for_its_in_sync_replica(world: World) -> None:
     leaderless(world)
 
     world.start_brokers(3)

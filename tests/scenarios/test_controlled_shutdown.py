@@ -23,9 +23,7 @@ def answer(world: World, request_id: int) -> ControlledShutdownResult:
     return found
 
 
-def test_one_broker_after_the_other_leaves_and_the_last_keeps_its_leadership(
-    world: World,
-) -> None:
+def test_one_broker_after_the_other_leaves_and_the_last_keeps_its_leadership(world: World) -> None:
     start_with_orders(world, 0, 1, 2, replicas=[[0, 1, 2]])
 
     assert answer(world, world.shut_down(2)) == ControlledShutdownResult(ErrorCode.none, ())

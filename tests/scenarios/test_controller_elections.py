@@ -171,9 +171,7 @@ def test_a_controller_that_was_moved_in_the_middle_of_its_work_resigns_and_says_
     )
 
 
-def test_the_reply_to_a_won_election_is_lost_and_the_winner_acts_all_the_same(
-    world: World,
-) -> None:
+def test_the_reply_to_a_won_election_is_lost_and_the_winner_acts_all_the_same(world: World) -> None:
     world.prepare_znodes()
     winner = world.start(1)
     world.pause_at(winner, ZkTransaction)  # the registration

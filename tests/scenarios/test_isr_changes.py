@@ -430,9 +430,7 @@ def test_a_notification_of_an_unknown_partition_is_removed(old: World) -> None:
     assert old.failures == []
 
 
-def test_a_move_completes_when_the_leader_has_written_the_targets_into_the_isr(
-    old: World,
-) -> None:
+def test_a_move_completes_when_the_leader_has_written_the_targets_into_the_isr(old: World) -> None:
     old.start_brokers(4)
     old.ask_for_reassignment({ORDERS_0: [2, 4]})
     old.run_until_quiet()

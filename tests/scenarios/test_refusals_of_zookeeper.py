@@ -132,9 +132,7 @@ def test_a_failover_leaves_out_what_it_may_not_read_and_takes_it_in_later(
     assert orders.state_znode("secret", 0).leader in (2, 3)
 
 
-def test_an_isr_asked_for_while_the_topic_cannot_be_read_is_asked_for_again(
-    orders: World,
-) -> None:
+def test_an_isr_asked_for_while_the_topic_cannot_be_read_is_asked_for_again(orders: World) -> None:
     """Were the topic said to be unknown, its leader would wait for a new leader epoch for ever."""
     orders.stop(3)
     orders.settle()

@@ -63,9 +63,7 @@ def test_partitions_added_to_a_topic_are_created_and_every_broker_learns_of_them
         assert TopicPartition("orders", 1) in world.living[broker_id].broker.metadata
 
 
-def test_the_id_in_a_rewritten_topic_znode_does_not_replace_the_one_in_memory(
-    world: World,
-) -> None:
+def test_the_id_in_a_rewritten_topic_znode_does_not_replace_the_one_in_memory(world: World) -> None:
     start_with_orders(world, 1, 2, replicas=[[1]], topic_id=TOPIC_ID)
     znode = world.topic_znode("orders")
     other = TopicZnode(UUID(int=7, version=4), znode.partitions)

@@ -30,10 +30,7 @@ from kraft.controller.partition_registration import (
     PartitionRegistration,
 )
 from kraft.controller.replica_placer import StripedReplicaPlacer
-from kraft.controller.replication_control import (
-    ReplicationConfig,
-    ReplicationControlManager,
-)
+from kraft.controller.replication_control import ReplicationConfig, ReplicationControlManager
 from kraft.controller.result import ControllerResult, VersionedRecord
 from kraft.controller.snapshot_registry import SnapshotRegistry
 from kraft.controller.topic_requests import (
@@ -41,11 +38,7 @@ from kraft.controller.topic_requests import (
     CreatableTopic,
     CreateTopicsRequest,
 )
-from kraft.metadata.metadata_version import (
-    LATEST_PRODUCTION,
-    MetadataVersion,
-    from_level,
-)
+from kraft.metadata.metadata_version import LATEST_PRODUCTION, MetadataVersion, from_level
 from kraft.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,

@@ -14,10 +14,7 @@ from uuid import UUID
 
 from kafka_common.api_error import ApiException
 from kafka_common.errors import NotLeader
-from kraft.controller.cluster_requests import (
-    BrokerRegistrationReply,
-    BrokerRegistrationRequest,
-)
+from kraft.controller.cluster_requests import BrokerRegistrationReply, BrokerRegistrationRequest
 from kraft.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply
 from kraft.controller.quorum_controller import QuorumController
 from kraft.controller.quorum_controller_events import WriteEvent
@@ -28,10 +25,7 @@ from kraft.controller.quorum_controller_requests import (
     ProcessBrokerHeartbeat,
     RegisterBroker,
 )
-from kraft.controller.quorum_controller_state import (
-    ControllerEnvironment,
-    QuorumControllerConfig,
-)
+from kraft.controller.quorum_controller_state import ControllerEnvironment, QuorumControllerConfig
 from kraft.controller.quorum_controller_values import (
     CommitHandled,
     CommittedBatch,
@@ -57,10 +51,7 @@ from kraft.metadata.bootstrap import BootstrapMetadata
 from kraft.metadata.codec import decode_record, encode_record
 from kraft.metadata.metadata_version import FEATURE_NAME, from_name
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature, MetadataRecord
-from kraft.node.controller_configuration import (
-    BrokerConfigSchema,
-    BrokerConfigValidator,
-)
+from kraft.node.controller_configuration import BrokerConfigSchema, BrokerConfigValidator
 from kraft.raft.values import LeaderAndEpoch
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 

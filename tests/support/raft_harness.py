@@ -50,13 +50,7 @@ from kraft.raft.outputs import (
     SendResponse,
 )
 from kraft.raft.states import StateName
-from kraft.raft.values import (
-    ElectionState,
-    NodeAddress,
-    OffsetAndEpoch,
-    ReplicaKey,
-    VoterSet,
-)
+from kraft.raft.values import ElectionState, NodeAddress, OffsetAndEpoch, ReplicaKey, VoterSet
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 CLUSTER: Final = "AAECAwQFBgcICQoLDA0ODw"

@@ -8,11 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kraft.controller.cluster_requests import ControllerRegistrationRequest
-from kraft.controller.features import (
-    NEVER_CHANGED,
-    FeatureLevelUpdate,
-    FinalizedControllerFeatures,
-)
+from kraft.controller.features import NEVER_CHANGED, FeatureLevelUpdate, FinalizedControllerFeatures
 from kraft.controller.quorum_controller_requests import (
     DescribeConfigs,
     DescribeControllers,

@@ -14,16 +14,9 @@ from kio.schema.errors import ErrorCode
 from kafka_common.api_error import ApiException
 from kafka_common.errors import BufferAllocation
 from kraft.controller.cluster_requests import BrokerRegistrationRequest
-from kraft.controller.quorum_controller_requests import (
-    RegisterBroker,
-)
+from kraft.controller.quorum_controller_requests import RegisterBroker
 from kraft.metadata.metadata_version import FEATURE_NAME
-from kraft.metadata.records import (
-    BrokerEndpoint,
-    BrokerFeature,
-    ConfigRecord,
-    MetadataRecord,
-)
+from kraft.metadata.records import BrokerEndpoint, BrokerFeature, ConfigRecord, MetadataRecord
 from kraft.raft.accumulator import BatchAccumulator
 from kraft.raft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES
 from tests.support.quorum_controller_world import CLUSTER_ID, QUIET, QuorumWorld, topic

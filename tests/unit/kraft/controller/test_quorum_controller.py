@@ -17,10 +17,7 @@ from kraft.controller import quorum_controller
 from kraft.controller.features import FeatureLevelUpdate, FinalizedControllerFeatures
 from kraft.controller.heartbeats import BrokerHeartbeat
 from kraft.controller.migration_state import ZkMigrationState
-from kraft.controller.partition_registration import (
-    PartitionId,
-    PartitionRegistration,
-)
+from kraft.controller.partition_registration import PartitionId, PartitionRegistration
 from kraft.controller.quorum_controller_requests import (
     AlterClientQuotas,
     AlterUserScramCredentials,
@@ -206,9 +203,7 @@ def test_too_many_requests_are_refused(world: QuorumWorld, monkeypatch: pytest.M
 # ---------------------------------------------------------------------- commits
 
 
-def test_an_answer_waits_for_the_commit_and_readers_see_nothing_before(
-    world: QuorumWorld,
-) -> None:
+def test_an_answer_waits_for_the_commit_and_readers_see_nothing_before(world: QuorumWorld) -> None:
     world.start_brokers(1)
     world.log.is_slow = True
 
@@ -303,9 +298,7 @@ def test_who_loses_the_leadership_undoes_what_was_not_committed() -> None:
     assert first.state.offsets.last_stable_offset == world.active.state.offsets.last_stable_offset
 
 
-def test_an_append_for_an_epoch_that_is_over_is_not_for_this_controller(
-    world: QuorumWorld,
-) -> None:
+def test_an_append_for_an_epoch_that_is_over_is_not_for_this_controller(world: QuorumWorld) -> None:
     world.start_brokers(1)
     world.log.leader = LeaderAndEpoch(3001, 2)
 
@@ -527,9 +520,7 @@ def test_the_epoch_of_a_broker_is_where_its_registration_is_written(world: Quoru
     assert world.register(1, incarnation=2) > end
 
 
-def test_registration_is_refused_outside_of_the_finalized_kraft_version(
-    world: QuorumWorld,
-) -> None:
+def test_registration_is_refused_outside_of_the_finalized_kraft_version(world: QuorumWorld) -> None:
     world.rafts[3000].kraft_version = 1
 
     with pytest.raises(AssertionError, match=r"kraft\.version"):

@@ -27,11 +27,7 @@ from kraft.controller.quorum_controller_requests import (
 )
 from kraft.controller.quorum_controller_state import QuorumControllerConfig
 from kraft.controller.replication_control import ReplicationConfig
-from kraft.metadata.records import (
-    ZERO_UUID,
-    PartitionChangeRecord,
-    RemoveDelegationTokenRecord,
-)
+from kraft.metadata.records import ZERO_UUID, PartitionChangeRecord, RemoveDelegationTokenRecord
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 
 

@@ -6,10 +6,7 @@ from uuid import UUID
 
 from kraft.controller.quorum_controller_requests import UnregisterBroker
 from kraft.controller.registrations import BrokerRegistration
-from kraft.metadata.records import (
-    BrokerRegistrationChangeRecord,
-    RegisterBrokerRecord,
-)
+from kraft.metadata.records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from tests.support.quorum_controller_world import QUIET, QuorumWorld
 
 SESSION_TIMEOUT_MS = 9_000

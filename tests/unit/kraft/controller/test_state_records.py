@@ -43,20 +43,13 @@ from kraft.controller.quorum_controller_values import (
     LeaderChanged,
     SnapshotLoaded,
 )
-from kraft.controller.scram_control import (
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
+from kraft.controller.scram_control import ScramCredentialDeletion, ScramCredentialUpsertion
 from kraft.controller.snapshot_registry import SnapshotRegistry
 from kraft.controller.snapshot_trigger import SnapshotConfig, SnapshotTrigger
 from kraft.controller.state_records import state_records
 from kraft.controller.timeline import TimelineDict
 from kraft.metadata.codec import decode_record, encode_record
-from kraft.metadata.metadata_batches import (
-    ControlBatch,
-    DataBatch,
-    iterate_metadata_batches,
-)
+from kraft.metadata.metadata_batches import ControlBatch, DataBatch, iterate_metadata_batches
 from kraft.metadata.metadata_version import FEATURE_NAME
 from kraft.metadata.records import (
     BrokerEndpoint,

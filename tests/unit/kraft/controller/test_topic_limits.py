@@ -11,10 +11,7 @@ from kafka_common.api_error import NO_ERROR, ApiException
 from kafka_common.model import RECOVERING, ConfigResourceType, ElectionType
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.quorum_controller_requests import CreateTopics, DescribeConfigs
-from kraft.controller.reassignment_control import (
-    ReassignablePartition,
-    ReassignableTopic,
-)
+from kraft.controller.reassignment_control import ReassignablePartition, ReassignableTopic
 from kraft.controller.replication_control import ReplicationConfig
 from kraft.controller.topic_requests import (
     CreatableReplicaAssignment,

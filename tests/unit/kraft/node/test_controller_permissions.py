@@ -22,12 +22,7 @@ from kafka_common.acls import (
 )
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
-from replica_manager.security.acl_cache import (
-    AclBinding,
-    AclBindingFilter,
-    AclCache,
-    VersionedAcls,
-)
+from replica_manager.security.acl_cache import AclBinding, AclBindingFilter, AclCache, VersionedAcls
 from tests.support.quorum import in_the_end
 from tests.support.secured_quorum import AUTHORIZED, Client, secured_node
 from tests.unit.kraft.node.permissions import (

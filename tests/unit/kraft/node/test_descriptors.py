@@ -11,11 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafka_common.errors import LimitReached
-from kafka_common.process.spare_descriptors import (
-    MOST_SPARE,
-    SPARE_DESCRIPTORS,
-    SpareDescriptors,
-)
+from kafka_common.process.spare_descriptors import MOST_SPARE, SPARE_DESCRIPTORS, SpareDescriptors
 from kraft.node.metadata_log_config import MetadataLogConfig
 from kraft.node.quorum_state_file import read_quorum_state, write_quorum_state
 from kraft.node.snapshot_files import MetadataSnapshotFiles, SnapshotWriter

@@ -25,11 +25,7 @@ from kraft.metadata.records import (
     UserScramCredentialRecord,
     VersionedRecord,
 )
-from kraft.node.metadata_publishing import (
-    DECODED_AT_ONCE_BYTES,
-    LISTENER_NAME,
-    MetadataPublishing,
-)
+from kraft.node.metadata_publishing import DECODED_AT_ONCE_BYTES, LISTENER_NAME, MetadataPublishing
 from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
 from kraft.node.raft_driver import CommittedBatches
 from kraft.node.security_publishers import ScramPublisher

@@ -16,17 +16,9 @@ from uuid import UUID
 import pytest
 
 from kraft.controller.quorum_controller import QuorumController
-from kraft.controller.quorum_controller_values import (
-    CommitHandled,
-    CommittedBatch,
-    SnapshotLoaded,
-)
+from kraft.controller.quorum_controller_values import CommitHandled, CommittedBatch, SnapshotLoaded
 from kraft.controller.snapshot_trigger import SnapshotConfig
-from kraft.metadata.metadata_batches import (
-    ControlBatch,
-    DataBatch,
-    iterate_metadata_batches,
-)
+from kraft.metadata.metadata_batches import ControlBatch, DataBatch, iterate_metadata_batches
 from kraft.metadata.records import (
     BeginTransactionRecord,
     EndTransactionRecord,

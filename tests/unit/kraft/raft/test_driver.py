@@ -31,13 +31,7 @@ from kraft.raft.messages import (
     VoteResponse,
 )
 from kraft.raft.outputs import SendRequest
-from kraft.raft.values import (
-    ElectionState,
-    NodeAddress,
-    OffsetAndEpoch,
-    ReplicaKey,
-    VoterSet,
-)
+from kraft.raft.values import ElectionState, NodeAddress, OffsetAndEpoch, ReplicaKey, VoterSet
 from tests.support.quorum import CLUSTER_ID, eventually
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 

@@ -23,13 +23,7 @@ from kraft.raft.messages import (
 )
 from kraft.raft.outputs import DeliverLeader, SendRequest, SendResponse
 from kraft.raft.states import StateName
-from kraft.raft.values import (
-    ElectionState,
-    LeaderAndEpoch,
-    NodeAddress,
-    OffsetAndEpoch,
-    ReplicaKey,
-)
+from kraft.raft.values import ElectionState, LeaderAndEpoch, NodeAddress, OffsetAndEpoch, ReplicaKey
 from tests.support.raft_harness import (
     CLUSTER,
     CONFIG,

@@ -6,11 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import NotLeader, RecordListTooLarge
-from kraft.raft.config import (
-    MAX_BATCH_BYTES,
-    MAX_PARKED_FETCHES,
-    MAX_PARKED_MS,
-)
+from kraft.raft.config import MAX_BATCH_BYTES, MAX_PARKED_FETCHES, MAX_PARKED_MS
 from kraft.raft.inputs import RaftTick
 from kraft.raft.messages import (
     BeginQuorumEpochRequest,
@@ -21,9 +17,7 @@ from kraft.raft.messages import (
     VoteRequest,
 )
 from kraft.raft.outputs import FlushLog, SendResponse
-from kraft.raft.values import (
-    OffsetAndEpoch,
-)
+from kraft.raft.values import OffsetAndEpoch
 from tests.support.raft_harness import (
     CONFIG,
     LISTENER,

@@ -14,12 +14,7 @@ from kraft.raft.messages import (
 )
 from kraft.raft.outputs import FlushLog, SendRequest
 from kraft.raft.states import StateName
-from kraft.raft.values import (
-    ElectionState,
-    LeaderAndEpoch,
-    OffsetAndEpoch,
-    ReplicaKey,
-)
+from kraft.raft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey
 from tests.support.raft_harness import (
     CLUSTER,
     CONFIG,

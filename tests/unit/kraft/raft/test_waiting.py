@@ -7,13 +7,7 @@ import pytest
 from kraft.raft.inputs import RaftShutdown
 from kraft.raft.messages import VoteRequest
 from kraft.raft.outputs import SendRequest
-from tests.support.raft_harness import (
-    CONFIG,
-    RaftHarness,
-    begin,
-    fetch,
-    rejected,
-)
+from tests.support.raft_harness import CONFIG, RaftHarness, begin, fetch, rejected
 
 
 @pytest.mark.parametrize("waits_ms", [(70, 300), (300, 70)])

@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kafka_common.acls import (
-    AclOperation,
-    ResourceType,
-)
+from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.model import LEADER_DURING_DELETE
 from kafka_common.protocol.api_versions import APIS, ApiKey
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC

@@ -279,9 +279,7 @@ def test_offsets_go_on_after_a_log_that_lost_its_last_records(world: LogWorld) -
     assert world.open(clean=False).log_end_offset == 3
 
 
-def test_aborted_records_go_and_their_markers_follow_when_nothing_is_left(
-    world: LogWorld,
-) -> None:
+def test_aborted_records_go_and_their_markers_follow_when_nothing_is_left(world: LogWorld) -> None:
     world.config = replace(COMPACTED, delete_retention_ms=1000)
     log = world.open()
     for producer_id, commit in ((7, False), (8, True)):

@@ -35,10 +35,7 @@ from replica_manager.replication.fetcher_task import FAIR_BYTES, FetcherListener
 from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSettings
 from replica_manager.replication.leader_messages import FetchLimits, LeaderRequestVersions
 from replica_manager.replication.replica_fetcher import ReplicaFetcher
-from replica_manager.replication.replica_fetchers import (
-    FetcherKey,
-    ReplicaFetchers,
-)
+from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from tests.simulation.replication_log import Appended, InMemoryLog
 from tests.support.kafka_log_shapes import shape_of
 from tests.support.log_world import LogWorld, at, batch

@@ -24,10 +24,7 @@ from kafka_common.protocol.inter_broker_versions import LATEST, version_of
 from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.replication.alter_partition_manager import AlterPartitionManager
 from replica_manager.replication.controller_connection import ControllerNode
-from replica_manager.replication.controller_link import (
-    ControllerLink,
-    ControllerLinkSettings,
-)
+from replica_manager.replication.controller_link import ControllerLink, ControllerLinkSettings
 from replica_manager.replication.isr import CommittedIsr
 from replica_manager.replication.isr_znodes import CHECK_INTERVAL_MS, IsrZnodes
 from tests.support.kafka_log_shapes import shape_of

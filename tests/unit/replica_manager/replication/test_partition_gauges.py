@@ -23,10 +23,7 @@ from replica_manager.replication.fetch_requests import (
 )
 from replica_manager.replication.fetch_state import InitialFetchState
 from replica_manager.replication.fetch_values import FetchPartitionData
-from replica_manager.replication.replica_fetchers import (
-    FetcherKey,
-    ReplicaFetchers,
-)
+from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from tests.support.broker_world import CORRELATION_ID, BrokerWorld
 from tests.support.exposition import exposition_of
 from tests.support.fetch_world import ORDERS, ORDERS_ID, fill, log_of, made

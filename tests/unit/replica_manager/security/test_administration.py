@@ -15,12 +15,7 @@ from replica_manager.security.acl_store import AclStore
 from replica_manager.security.principals import Principal
 from replica_manager.server.zookeeper_admin import AclsInZooKeeper
 from tests.support.broker_world import BrokerWorld
-from tests.support.guarded_world import (
-    CLUSTER_DENIED,
-    ask,
-    guarded_world,
-    schema,
-)
+from tests.support.guarded_world import CLUSTER_DENIED, ask, guarded_world, schema
 from zkcontroller.zookeeper.znodes import ConfigZnode
 
 TIMEOUT_S: Final = 10

@@ -388,10 +388,7 @@ def test_a_brokers_own_configuration_and_the_default_are_written(world: BrokerWo
         (BROKER, "", [("follower.replication.throttled.rate", SET, "1000")]),
     ) == [DONE, DONE]
 
-    assert stored(world, "brokers/1") == {
-        "log.cleanup.policy": "delete,compact",
-        "plugin.key": "x",
-    }
+    assert stored(world, "brokers/1") == {"log.cleanup.policy": "delete,compact", "plugin.key": "x"}
     assert stored(world, "brokers/<default>") == {"follower.replication.throttled.rate": "1000"}
     assert notified(world) == ["brokers/1", "brokers/<default>"]
 

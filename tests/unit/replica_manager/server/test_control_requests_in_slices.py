@@ -24,10 +24,7 @@ from kafka_common.protocol.bulk import (
     update_metadata_topics,
 )
 from kafka_common.protocol.messages import read_response
-from replica_manager.replication.control_requests import (
-    StopReplicaPartition,
-    StopReplicaRequest,
-)
+from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from replica_manager.replication.fetch_requests import FetcherSettings
 from replica_manager.replication.replica_fetchers import PARTITIONS_AT_ONCE, ReplicaFetchers
 from replica_manager.replication.replica_log import ReplicaLog

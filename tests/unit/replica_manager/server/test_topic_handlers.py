@@ -14,12 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, broker, metadata
 from zkcontroller.zookeeper.requests import Create, Delete
-from zkcontroller.zookeeper.znodes import (
-    ConfigZnode,
-    ControllerZnode,
-    DeleteTopicZnode,
-    TopicZnode,
-)
+from zkcontroller.zookeeper.znodes import ConfigZnode, ControllerZnode, DeleteTopicZnode, TopicZnode
 
 LONG_MS = 20_000
 
