@@ -550,10 +550,8 @@ def test_documentation_is_reported_if_it_is_wanted(
     [
         (2, "missing", ErrorCode.unknown_topic_or_partition),
         (2, "a/b", ErrorCode.invalid_topic_exception),
-        (4, "one", ErrorCode.invalid_request),
         (8, "", ErrorCode.invalid_request),
         (8, "2", ErrorCode.invalid_request),
-        (8, "one", ErrorCode.invalid_request),
         (77, "", ErrorCode.invalid_request),
     ],
 )
