@@ -58,14 +58,8 @@ from kraft.controller.quorum_controller_state import (
     DEFAULT_SESSION_TIMEOUT_MS,
     QuorumControllerConfig,
 )
-from kraft.controller.reassignment_control import (
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from kraft.controller.scram_control import (
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
+from kraft.controller.reassignment_control import ReassignablePartition, ReassignableTopic
+from kraft.controller.scram_control import ScramCredentialDeletion, ScramCredentialUpsertion
 from kraft.controller.topic_requests import (
     CreatableReplicaAssignment,
     CreatableTopic,

@@ -9,15 +9,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiError, ApiException
-from kraft.controller.cluster_requests import (
-    BrokerRegistrationReply,
-    BrokerRegistrationRequest,
-)
-from kraft.controller.features import (
-    FeatureLevelUpdate,
-    FinalizedControllerFeatures,
-    UpgradeType,
-)
+from kraft.controller.cluster_requests import BrokerRegistrationReply, BrokerRegistrationRequest
+from kraft.controller.features import FeatureLevelUpdate, FinalizedControllerFeatures, UpgradeType
 from kraft.controller.quorum_controller_requests import (
     GetFinalizedFeatures,
     RegisterBroker,
@@ -36,11 +29,7 @@ UPGRADE, SAFE, UNSAFE = (
 
 
 def world_at(version: str, *, is_unstable_enabled: bool = False) -> QuorumWorld:
-    world = QuorumWorld(
-        version=version,
-        config=QUIET,
-        is_unstable_enabled=is_unstable_enabled,
-    )
+    world = QuorumWorld(version=version, config=QUIET, is_unstable_enabled=is_unstable_enabled)
     world.elect(3000)
     return world
 

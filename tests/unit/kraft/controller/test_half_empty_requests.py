@@ -5,14 +5,8 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from kraft.controller.quorum_controller_requests import AlterUserScramCredentials
-from kraft.controller.scram_control import (
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
-from kraft.metadata.records import (
-    RemoveUserScramCredentialRecord,
-    UserScramCredentialRecord,
-)
+from kraft.controller.scram_control import ScramCredentialDeletion, ScramCredentialUpsertion
+from kraft.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from tests.support.quorum_controller_world import QuorumWorld
 
 

@@ -8,15 +8,8 @@ from kafka_common.api_error import ApiException
 from kraft.controller import quorum_controller
 from kraft.controller.quorum_controller_requests import FindAllTopicIds
 from kraft.controller.quorum_controller_state import QuorumControllerConfig
-from kraft.controller.quorum_controller_values import (
-    ControllerRequestReceived,
-    LeaderChanged,
-)
-from kraft.metadata.records import (
-    BeginTransactionRecord,
-    NoOpRecord,
-    PartitionChangeRecord,
-)
+from kraft.controller.quorum_controller_values import ControllerRequestReceived, LeaderChanged
+from kraft.metadata.records import BeginTransactionRecord, NoOpRecord, PartitionChangeRecord
 from kraft.raft.values import LeaderAndEpoch
 from tests.support.quorum_controller_world import CLUSTER_ID, QUIET, QuorumWorld
 

@@ -259,10 +259,7 @@ async def test_an_election_of_no_known_kind_is_refused_with_its_partitions(tmp_p
         node.client("controller") as broker,
         node.client("alice") as alice,
     ):
-        for answer in (
-            await broker.ask(election(5)),
-            await broker.forward("admin", election(5)),
-        ):
+        for answer in (await broker.ask(election(5)), await broker.forward("admin", election(5))):
             assert ErrorCode(answer.error_code) is ErrorCode.invalid_request
             [topic] = answer.replica_election_results
             assert [(p.partition_id, p.error_message) for p in topic.partition_result] == [

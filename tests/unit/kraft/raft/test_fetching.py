@@ -176,11 +176,7 @@ def test_a_fetch_that_timed_out_gets_the_current_high_watermark() -> None:
 
     response = node.answer_to(first)
     assert isinstance(response, FetchResponse)
-    assert (response.error, response.records, response.high_watermark) == (
-        ErrorCode.none,
-        b"",
-        1,
-    )
+    assert (response.error, response.records, response.high_watermark) == (ErrorCode.none, b"", 1)
 
 
 def test_the_node_asks_for_a_tick_when_a_fetch_has_waited_long_enough() -> None:

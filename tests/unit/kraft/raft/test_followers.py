@@ -6,12 +6,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import RaftFatal
-from kraft.raft.config import (
-    QuorumConfig,
-)
-from kraft.raft.messages import (
-    FetchRequest,
-)
+from kraft.raft.config import QuorumConfig
+from kraft.raft.messages import FetchRequest
 from kraft.raft.outputs import FlushLog, SendRequest
 from kraft.raft.states import StateName
 from kraft.raft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey

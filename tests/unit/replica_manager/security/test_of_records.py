@@ -120,11 +120,7 @@ def test_a_transactional_id_has_rules_of_its_own(world: BrokerWorld) -> None:
     )
     denied = ErrorCode.transactional_id_authorization_failed
     assert ask(world, request).error_code is denied
-    permit(
-        world,
-        ResourcePattern(ResourceType.TRANSACTIONAL_ID, "payments"),
-        AclOperation.WRITE,
-    )
+    permit(world, ResourcePattern(ResourceType.TRANSACTIONAL_ID, "payments"), AclOperation.WRITE)
     assert ask(world, request).error_code is ErrorCode.invalid_transaction_timeout
 
 

@@ -61,11 +61,7 @@ async def longest_ms(world: LargeWorld, data: bytes) -> tuple[float, int]:
     return watch.longest_ms - collecting_ms, size_of(answer)
 
 
-@pytest.mark.parametrize(
-    "shape",
-    list(all_shapes()),
-    ids=lambda shape: shape.name,
-)
+@pytest.mark.parametrize("shape", list(all_shapes()), ids=lambda shape: shape.name)
 async def test_a_request_of_many_elements_does_not_hold_the_event_loop(
     world: LargeWorld, shape: Shape
 ) -> None:

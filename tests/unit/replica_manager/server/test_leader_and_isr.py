@@ -128,10 +128,7 @@ def test_a_follower_prints_the_new_leader_as_the_previous_one_as_kafka_does(
 
 
 def test_leaders_are_made_before_followers(world: BrokerWorld) -> None:
-    send(
-        world,
-        {ORDERS_0: state(2), TopicPartition("orders", 1): state(1)},
-    )
+    send(world, {ORDERS_0: state(2), TopicPartition("orders", 1): state(1)})
 
     started = [r.kind for r in world.records if r.kind.name.endswith("_STARTED")]
     assert started == [Kind.LEADER_STARTED, Kind.FOLLOWER_STARTED]

@@ -73,10 +73,7 @@ def test_an_older_leader_epoch_is_fenced_and_the_partition_stays(world: BrokerWo
     assert answer.partitions == {ORDERS_0: ErrorCode.fenced_leader_epoch}
     assert world.replicas.partitions[ORDERS_0].role is Role.LEADER
     ignored = world.records[1]
-    assert (ignored.kind, ignored.reason) == (
-        Kind.STOP_REPLICA_IGNORED,
-        Reason.STALE_LEADER_EPOCH,
-    )
+    assert (ignored.kind, ignored.reason) == (Kind.STOP_REPLICA_IGNORED, Reason.STALE_LEADER_EPOCH)
     assert (ignored.leader_epoch, ignored.current_leader_epoch) == (3, 4)
     assert ignored.delete_partition is True
 
