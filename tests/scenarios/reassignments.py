@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kafka_common.model import ReplicaAssignment, TopicPartition
-from zkcontroller.core.effects import (
-    OngoingReassignments,
-    PartitionResults,
-)
+from tests.scenarios.orders import start_with_orders
+from zkcontroller.core.effects import OngoingReassignments, PartitionResults
 from zkcontroller.core.events import ApiPartitionReassignment, ListPartitionReassignments
-from zkcontroller.zookeeper.znodes import (
-    ReassignPartitionsZnode,
-)
+from zkcontroller.zookeeper.znodes import ReassignPartitionsZnode
 from zkcontroller_simulation.world import World
 
 ORDERS_0 = TopicPartition("orders", 0)
@@ -28,9 +24,7 @@ def with_topic(
     world: World, *replicas: Sequence[int], brokers: Sequence[int] = (1, 2, 3, 4)
 ) -> World:
     """Brokers, of which the first is the controller, and the topic ``orders``."""
-    world.start_brokers(*brokers)
-    world.create_topic("orders", replicas=replicas)
-    world.settle()
+    start_with_orders(world, *brokers, replicas=replicas)
     world.invariants.is_isr_sent = False  # AlterPartition tells the leader alone
     world.forget_requests()
     return world

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kafka_common.model import ReplicaAssignment, TopicPartition
+from tests.scenarios.orders import start_with_orders
 from tests.scenarios.requests import put
-from zkcontroller.core.events import (
-    ApiPartitionReassignment,
-    AutoPreferredReplicaLeaderElection,
-)
+from zkcontroller.core.events import ApiPartitionReassignment, AutoPreferredReplicaLeaderElection
 from zkcontroller.zookeeper.requests import ZkTransaction
 from zkcontroller_simulation.world import World
 
@@ -20,9 +18,7 @@ ORDERS_0 = TopicPartition("orders", 0)
 def balanced(world: World) -> World:
     """Brokers that look at the balance every second, and a topic led by broker 2."""
     world.settings["leader_imbalance_check_interval_seconds"] = 1
-    world.start_brokers(1, 2, 3, 4)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, 4, replicas=[[2, 3]])
     world.invariants.is_isr_sent = False  # AlterPartition tells the leader alone
     return world
 
@@ -77,9 +73,7 @@ def test_a_deposed_controller_looks_no_more(balanced: World) -> None:
 
 def test_nothing_moves_by_itself_where_it_is_switched_off(world: World) -> None:
     world.settings["auto_leader_rebalance_enable"] = False
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
     bounce(world, 2)
     world.catch_up(ORDERS_0)
 
@@ -94,9 +88,7 @@ def test_the_share_of_leaderships_elsewhere_must_be_above_the_percentage(
 ) -> None:
     world.settings["leader_imbalance_check_interval_seconds"] = 1
     world.settings["leader_imbalance_per_broker_percentage"] = percentage
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
     bounce(world, 2)
     world.catch_up(ORDERS_0)
     world.create_topic("more", replicas=[[2, 3]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafka_common.model import NO_LEADER, Broker, Endpoint, TopicPartition
+from tests.scenarios.orders import start_with_orders
 from zkcontroller.core.events import (
     LeaderAndIsrResponseReceived,
     TopicUncleanLeaderElectionEnable,
@@ -64,9 +65,7 @@ def test_a_dead_follower_leaves_the_isr_and_every_broker_sees_it_offline(world: 
 
 
 def test_a_dead_leader_costs_one_leader_epoch(world: World) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
 
     world.stop(2)
     world.settle()
@@ -76,9 +75,7 @@ def test_a_dead_leader_costs_one_leader_epoch(world: World) -> None:
 
 
 def test_the_only_replica_dies_and_stays_in_the_isr_without_a_leader(world: World) -> None:
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[2]])
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[2]])
 
     world.stop(2)
     world.settle()
@@ -89,9 +86,7 @@ def test_the_only_replica_dies_and_stays_in_the_isr_without_a_leader(world: Worl
 
 def test_the_only_replica_stops_and_even_an_unclean_election_finds_no_leader(world: World) -> None:
     world.settings["unclean_leader_election_enable"] = True
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[2]])
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[2]])
 
     world.stop(2)
     world.settle()
@@ -101,9 +96,7 @@ def test_the_only_replica_stops_and_even_an_unclean_election_finds_no_leader(wor
 
 
 def test_a_broker_that_comes_back_leads_what_only_it_can_lead(world: World) -> None:
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[2]])
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[2]])
     world.stop(2)
     world.settle()
 
@@ -115,9 +108,7 @@ def test_a_broker_that_comes_back_leads_what_only_it_can_lead(world: World) -> N
 
 
 def test_a_broker_without_replicas_learns_of_partitions_without_a_leader(world: World) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2]])
     for broker_id in (2, 3, 1):
         world.stop(broker_id)
         world.run_until_quiet()
@@ -132,9 +123,7 @@ def test_a_broker_without_replicas_learns_of_partitions_without_a_leader(world: 
 def test_a_broker_that_bounces_while_the_controller_is_busy_still_gets_everything(
     world: World,
 ) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3], [3, 2]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3], [3, 2]])
 
     busy = world.living[1]
     busy.pause()
@@ -175,9 +164,7 @@ def test_a_new_rack_alone_changes_nothing(world: World) -> None:
 
 
 def test_a_failed_log_directory_moves_its_leaderships(world: World) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
     topic_id = world.topic_znode("orders").topic_id
     assert topic_id is not None
 
@@ -191,9 +178,7 @@ def test_a_failed_log_directory_moves_its_leaderships(world: World) -> None:
 
 def leaderless(world: World) -> None:
     """orders-0 on brokers 2 and 3; broker 2 dies out of sync with 3, then 3 dies and 2 returns."""
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
     world.stop(2)
     world.settle()
     world.stop(3)
@@ -228,9 +213,7 @@ def test_unclean_election_enabled_for_one_topic_brings_its_partitions_back(world
     assert world.state_znode("orders", 0).leader == 2
 
 
-def test_without_unclean_election_the_partition_waits_for_its_in_sync_replica(
-    world: World,
-) -> None:
+def test_without_unclean_election_the_partition_waits_for_its_in_sync_replica(world: World) -> None:
     leaderless(world)
 
     world.start_brokers(3)
@@ -240,9 +223,7 @@ def test_without_unclean_election_the_partition_waits_for_its_in_sync_replica(
 
 
 def test_a_broker_that_dies_while_its_return_is_processed_is_found_dead(world: World) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
     world.stop(2)
     world.settle()
     world.start(2)

@@ -6,6 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.model import TopicPartition
+from tests.scenarios.orders import start_with_orders
 from zkcontroller.core.effects import ControlledShutdownResult
 from zkcontroller.zookeeper.requests import FencedBatch
 from zkcontroller_simulation.control_requests import ReceivedStopReplica
@@ -22,12 +23,8 @@ def answer(world: World, request_id: int) -> ControlledShutdownResult:
     return found
 
 
-def test_one_broker_after_the_other_leaves_and_the_last_keeps_its_leadership(
-    world: World,
-) -> None:
-    world.start_brokers(0, 1, 2)
-    world.create_topic("orders", replicas=[[0, 1, 2]])
-    world.settle()
+def test_one_broker_after_the_other_leaves_and_the_last_keeps_its_leadership(world: World) -> None:
+    start_with_orders(world, 0, 1, 2, replicas=[[0, 1, 2]])
 
     assert answer(world, world.shut_down(2)) == ControlledShutdownResult(ErrorCode.none, ())
     assert world.state_znode("orders", 0).in_sync_replicas == (0, 1)
@@ -41,9 +38,7 @@ def test_one_broker_after_the_other_leaves_and_the_last_keeps_its_leadership(
 
 
 def test_a_leader_hands_over_before_it_leaves(world: World) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3, 1]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3, 1]])
 
     result = answer(world, world.shut_down(2))
 
@@ -54,9 +49,7 @@ def test_a_leader_hands_over_before_it_leaves(world: World) -> None:
 
 
 def test_a_follower_is_stopped_and_leaves_the_isr(world: World) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[3, 2]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[3, 2]])
     world.forget_requests()
 
     result = answer(world, world.shut_down(2))
@@ -73,9 +66,7 @@ def test_a_follower_is_stopped_and_leaves_the_isr(world: World) -> None:
 
 
 def test_a_partition_with_one_replica_is_neither_moved_nor_counted(world: World) -> None:
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[2]])
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[2]])
 
     result = answer(world, world.shut_down(2))
 
@@ -84,9 +75,7 @@ def test_a_partition_with_one_replica_is_neither_moved_nor_counted(world: World)
 
 
 def test_a_broker_that_left_and_came_back_is_no_longer_shutting_down(world: World) -> None:
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[2, 1]])
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[2, 1]])
     answer(world, world.shut_down(2))
 
     world.stop(2)
@@ -137,9 +126,7 @@ def test_a_broker_that_is_not_the_controller_says_that_it_moved(world: World) ->
 
 
 def test_a_controller_deposed_while_it_hands_over_answers_that_it_moved(world: World) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
     request_id = world.shut_down(2)
     deposed = world.pause_controller_at(FencedBatch)
 

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from kafka_common.errors import ControllerMoved, SessionExpired
+from tests.scenarios.orders import start_with_orders
 from zkcontroller.core.events import PartitionModifications, TopicChange, TopicDeletion
 from zkcontroller.zookeeper.requests import FencedBatch, ZkTransaction
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode
@@ -53,9 +54,7 @@ def test_all_brokers_start_at_once_and_one_of_them_wins(world: World) -> None:
 
 
 def test_a_dead_controller_is_replaced_when_its_session_ends(world: World) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[1, 2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[1, 2, 3]])
 
     world.kill(1)
     world.settle()
@@ -67,9 +66,7 @@ def test_a_dead_controller_is_replaced_when_its_session_ends(world: World) -> No
 
 
 def test_at_failover_a_dead_leader_costs_two_leader_epochs(world: World) -> None:
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[1, 2]])
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[1, 2]])
 
     world.kill(1)
     world.settle()
@@ -78,9 +75,7 @@ def test_at_failover_a_dead_leader_costs_two_leader_epochs(world: World) -> None
 
 
 def test_at_failover_every_broker_gets_all_its_partitions(world: World) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3], [3, 1]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3], [3, 1]])
     world.forget_requests()
 
     world.delete_controller_znode()
@@ -99,9 +94,7 @@ def test_at_failover_every_broker_gets_all_its_partitions(world: World) -> None:
 
 
 def test_a_failover_changes_no_leader_of_a_healthy_cluster(world: World) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3], [3, 1]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3], [3, 1]])
     before = [world.state_znode("orders", partition) for partition in (0, 1)]
 
     world.delete_controller_znode()
@@ -162,9 +155,7 @@ def test_a_paused_controller_is_replaced_and_wakes_up_as_a_follower(world: World
 def test_a_controller_that_was_moved_in_the_middle_of_its_work_resigns_and_says_so(
     world: World, deed: Callable[[World], None]
 ) -> None:
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[1, 2]])
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[1, 2]])
     deed(world)
     deposed = world.pause_controller_at(FencedBatch)
 
@@ -180,9 +171,7 @@ def test_a_controller_that_was_moved_in_the_middle_of_its_work_resigns_and_says_
     )
 
 
-def test_the_reply_to_a_won_election_is_lost_and_the_winner_acts_all_the_same(
-    world: World,
-) -> None:
+def test_the_reply_to_a_won_election_is_lost_and_the_winner_acts_all_the_same(world: World) -> None:
     world.prepare_znodes()
     winner = world.start(1)
     world.pause_at(winner, ZkTransaction)  # the registration
@@ -245,9 +234,7 @@ def test_a_controller_whose_bookkeeping_contradicts_itself_gives_way_to_another(
     world: World,
 ) -> None:
     """Two topics with one id: the controller resigns, and the cluster has a controller again."""
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[1, 2]], topic_id=UUID(int=5, version=4))
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[1, 2]], topic_id=UUID(int=5, version=4))
 
     world.create_topic("copied", replicas=[[1, 2]], topic_id=UUID(int=5, version=4))
     world.run_for(60_000)

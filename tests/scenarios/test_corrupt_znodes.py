@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.scenarios.orders import start_with_orders
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, ZkCode
 from zkcontroller_simulation.world import World
 
@@ -34,9 +35,7 @@ def names_the_path(world: World, path: str) -> bool:
 @pytest.fixture
 def orders(world: World) -> World:
     """Two brokers and a topic of which broker 2 is a replica."""
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[2, 1]])
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[2, 1]])
     return world
 
 

@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import ControllerMoved
 from kafka_common.model import NO_LEADER, RECOVERING, ElectionType, TopicPartition
+from tests.scenarios.orders import start_with_orders
 from tests.scenarios.requests import ask, election
 from zkcontroller.core.effects import PartitionResult, PartitionResults
 from zkcontroller.zookeeper.requests import Create, Delete, SetData
@@ -23,9 +24,7 @@ PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
 
 def with_topic(world: World, replicas: list[int]) -> World:
     """Four brokers; the first is the controller and hosts nothing."""
-    world.start_brokers(1, 2, 3, 4)
-    world.create_topic("orders", replicas=[replicas])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, 4, replicas=[replicas])
     world.invariants.is_isr_sent = False  # AlterPartition tells the leader alone
     return world
 

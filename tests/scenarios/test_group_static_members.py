@@ -200,9 +200,7 @@ def test_a_second_restart_during_the_write_of_the_first_fences_it(world: GroupWo
     assert world.unanswered == []
 
 
-def test_a_restart_that_cannot_be_written_does_not_undo_the_one_after_it(
-    world: GroupWorld,
-) -> None:
+def test_a_restart_that_cannot_be_written_does_not_undo_the_one_after_it(world: GroupWorld) -> None:
     a, b = world.static_consumers("a", "b")
     world.stable(a, b)
     world.is_holding_appends = True

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import ControllerMoved
 from kafka_common.model import RECOVERED, RECOVERING, TopicPartition
+from tests.scenarios.orders import start_with_orders
 from tests.scenarios.requests import alter_partition, ask, isr_change, put
 from zkcontroller.core.effects import AlterPartitionResult
 from zkcontroller.core.events import AlterPartitionReceived, IsrChange
@@ -30,9 +31,7 @@ ORDERS_0 = TopicPartition("orders", 0)
 @pytest.fixture
 def shrunk(world: World) -> World:
     """orders-0 is led by broker 2; broker 3 has come back and is not in sync yet."""
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
     world.stop(3)
     world.settle()
     world.start_brokers(3)
@@ -91,9 +90,7 @@ def test_an_isr_that_was_written_and_whose_reply_was_lost_is_accepted_all_the_sa
 
 
 def test_a_shrunk_isr_costs_a_partition_epoch_and_no_leader_epoch(world: World) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
     world.forget_requests()
 
     assert code(world, isr_change(world, ORDERS_0, [2])) == ErrorCode.none
@@ -112,9 +109,7 @@ def test_a_shrunk_isr_costs_a_partition_epoch_and_no_leader_epoch(world: World) 
 def test_what_stands_already_is_granted_again_without_a_write(
     world: World, partition_epoch: int
 ) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
     code(world, isr_change(world, ORDERS_0, [2]))
     before = state_bytes(world)
 
@@ -164,9 +159,7 @@ def test_unknown_topics_and_partitions_have_their_own_codes(shrunk: World) -> No
 def test_a_controller_gone_back_to_2_7_still_knows_topics_by_the_ids_they_have(
     world: World, api_version: int
 ) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
     world.settings["inter_broker_protocol_version"] = "2.7-IV2"
     world.stop(1)
     world.start_brokers(1)
@@ -276,9 +269,7 @@ def test_a_broker_that_is_not_the_controller_refuses(shrunk: World) -> None:
 
 def test_a_recovering_leader_has_no_company_and_then_recovers(world: World) -> None:
     world.settings["unclean_leader_election_enable"] = True
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
     world.stop(3)
     world.settle()
     world.stop(2)
@@ -378,9 +369,7 @@ def test_the_answer_comes_before_the_reassignment_it_completes(shrunk: World) ->
 def old(world: World) -> World:
     """A cluster whose leaders write their ISRs themselves."""
     world.settings["inter_broker_protocol_version"] = "2.7-IV1"
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
     return world
 
 
@@ -441,9 +430,7 @@ def test_a_notification_of_an_unknown_partition_is_removed(old: World) -> None:
     assert old.failures == []
 
 
-def test_a_move_completes_when_the_leader_has_written_the_targets_into_the_isr(
-    old: World,
-) -> None:
+def test_a_move_completes_when_the_leader_has_written_the_targets_into_the_isr(old: World) -> None:
     old.start_brokers(4)
     old.ask_for_reassignment({ORDERS_0: [2, 4]})
     old.run_until_quiet()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_common.model import NO_LEADER, TopicPartition
+from tests.scenarios.orders import start_with_orders
 from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import Create
@@ -22,9 +23,7 @@ ORDERS_1 = TopicPartition("orders", 1)
 @pytest.fixture
 def orders(world: World) -> World:
     """Broker 2 leads orders-0, which broker 3 follows; orders-1 the other way round."""
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3], [3, 2]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3], [3, 2]])
     world.forget_requests()
     return world
 

@@ -19,10 +19,7 @@ from tests.scenarios.reassignments import (
 )
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import Create, Delete, SetData
-from zkcontroller.zookeeper.znodes import (
-    ReassignPartitionsZnode,
-    TopicZnode,
-)
+from zkcontroller.zookeeper.znodes import ReassignPartitionsZnode, TopicZnode
 from zkcontroller_simulation.control_requests import (
     ReceivedLeaderAndIsr,
     ReceivedStopReplica,

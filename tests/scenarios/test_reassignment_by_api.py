@@ -17,15 +17,9 @@ from tests.scenarios.reassignments import (
     with_topic,
 )
 from tests.scenarios.requests import alter_partition, ask, isr_change
-from zkcontroller.core.effects import (
-    AlterPartitionResult,
-    OngoingReassignments,
-    PartitionResults,
-)
+from zkcontroller.core.effects import AlterPartitionResult, OngoingReassignments, PartitionResults
 from zkcontroller.core.events import ApiPartitionReassignment, ListPartitionReassignments
-from zkcontroller.zookeeper.znodes import (
-    ReassignPartitionsZnode,
-)
+from zkcontroller.zookeeper.znodes import ReassignPartitionsZnode
 from zkcontroller_simulation.control_requests import ReceivedStopReplica
 from zkcontroller_simulation.world import World
 

@@ -26,10 +26,7 @@ from zkcontroller.core.effects import AlterPartitionResult, Question
 from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.core.states import ReplicaState
 from zkcontroller.zookeeper.requests import Delete, FencedBatch, SetData, ZkCode
-from zkcontroller.zookeeper.znodes import (
-    ControllerEpochZnode,
-    TopicZnode,
-)
+from zkcontroller.zookeeper.znodes import ControllerEpochZnode, TopicZnode
 from zkcontroller_simulation.process import ProcessState
 from zkcontroller_simulation.world import World
 

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import IllegalState
 from kafka_common.model import ReplicaAssignment, TopicPartition
+from tests.scenarios.orders import start_with_orders
 from tests.scenarios.requests import alter_partition, ask, isr_change
 from zkcontroller.core.controller import REGISTRATION_RETRY_MS
 from zkcontroller.core.effects import AlterPartitionResult, ControlledShutdownResult
@@ -41,9 +42,7 @@ CODES = [ZkCode.NO_AUTH, ZkCode.SYSTEM_ERROR, ZkCode.THROTTLED_OP, ZkCode.MARSHA
 @pytest.fixture
 def orders(world: World) -> World:
     """Three brokers, of which 1 is the controller, and a topic that 2 leads."""
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 3]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 3]])
     return world
 
 
@@ -133,9 +132,7 @@ def test_a_failover_leaves_out_what_it_may_not_read_and_takes_it_in_later(
     assert orders.state_znode("secret", 0).leader in (2, 3)
 
 
-def test_an_isr_asked_for_while_the_topic_cannot_be_read_is_asked_for_again(
-    orders: World,
-) -> None:
+def test_an_isr_asked_for_while_the_topic_cannot_be_read_is_asked_for_again(orders: World) -> None:
     """Were the topic said to be unknown, its leader would wait for a new leader epoch for ever."""
     orders.stop(3)
     orders.settle()

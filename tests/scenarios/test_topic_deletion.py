@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_common.model import TopicPartition
+from tests.scenarios.orders import start_with_orders
 from tests.scenarios.workbench import Workbench
 from zkcontroller.core.states import PartitionState, ReplicaState
 from zkcontroller.zookeeper.requests import Create, Delete, FencedBatch
@@ -22,9 +23,7 @@ ORDERS_0 = TopicPartition("orders", 0)
 @pytest.fixture
 def orders(world: World) -> World:
     """Three brokers, and a topic with two partitions on all of them."""
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[1, 2, 3], [2, 3, 1]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[1, 2, 3], [2, 3, 1]])
     return world
 
 
@@ -118,9 +117,7 @@ def test_a_request_without_a_topic_found_at_failover_does_not_doom_a_later_one(
 
 def test_with_deletion_disabled_the_request_goes_and_the_topic_stays(world: World) -> None:
     world.settings["delete_topic_enable"] = False
-    world.start_brokers(1)
-    world.create_topic("orders", replicas=[[1]])
-    world.settle()
+    start_with_orders(world, 1, replicas=[[1]])
 
     world.delete_topic("orders")
     world.settle()
@@ -131,9 +128,7 @@ def test_with_deletion_disabled_the_request_goes_and_the_topic_stays(world: Worl
 
 def test_with_deletion_disabled_a_request_found_at_failover_goes_too(world: World) -> None:
     world.settings["delete_topic_enable"] = False
-    world.start_brokers(1)
-    world.create_topic("orders", replicas=[[1]])
-    world.settle()
+    start_with_orders(world, 1, replicas=[[1]])
     world.stop(1)
     world.delete_topic("orders")
 

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from kafka_common.model import ReplicaAssignment, TopicPartition
+from tests.scenarios.orders import start_with_orders
 from zkcontroller.zookeeper.requests import Delete, ListChildren, SetData
 from zkcontroller.zookeeper.znodes import TopicZnode
 from zkcontroller_simulation.control_requests import ReceivedLeaderAndIsr
@@ -38,9 +39,7 @@ def test_a_new_topic_whose_first_replica_is_offline_is_led_by_the_next(world: Wo
 
 
 def test_a_new_topic_without_a_live_replica_is_led_when_one_starts(world: World) -> None:
-    world.start_brokers(1)
-    world.create_topic("orders", replicas=[[3, 2]])
-    world.settle()
+    start_with_orders(world, 1, replicas=[[3, 2]])
     assert not world.has_state_znode("orders", 0)
 
     world.start_brokers(2)
@@ -53,9 +52,7 @@ def test_a_new_topic_without_a_live_replica_is_led_when_one_starts(world: World)
 def test_partitions_added_to_a_topic_are_created_and_every_broker_learns_of_them(
     world: World,
 ) -> None:
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[1]])
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[1]])
 
     world.add_partitions("orders", replicas=[[2, 1]])
     world.settle()
@@ -66,12 +63,8 @@ def test_partitions_added_to_a_topic_are_created_and_every_broker_learns_of_them
         assert TopicPartition("orders", 1) in world.living[broker_id].broker.metadata
 
 
-def test_the_id_in_a_rewritten_topic_znode_does_not_replace_the_one_in_memory(
-    world: World,
-) -> None:
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[1]], topic_id=TOPIC_ID)
-    world.settle()
+def test_the_id_in_a_rewritten_topic_znode_does_not_replace_the_one_in_memory(world: World) -> None:
+    start_with_orders(world, 1, 2, replicas=[[1]], topic_id=TOPIC_ID)
     znode = world.topic_znode("orders")
     other = TopicZnode(UUID(int=7, version=4), znode.partitions)
     partitions = {**other.partitions, 1: other.partitions[0]}
@@ -85,9 +78,7 @@ def test_the_id_in_a_rewritten_topic_znode_does_not_replace_the_one_in_memory(
 
 
 def test_changed_replicas_of_existing_partitions_are_ignored(world: World) -> None:
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[1, 2]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[1, 2]])
     before = world.state_znode("orders", 0)
     changed = TopicZnode(world.topic_znode("orders").topic_id, {0: ReplicaAssignment((3, 2))})
 
@@ -99,9 +90,7 @@ def test_changed_replicas_of_existing_partitions_are_ignored(world: World) -> No
 
 
 def test_a_topic_without_an_id_gets_one_which_survives_growth_and_failover(world: World) -> None:
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[1, 2]])
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[1, 2]])
     topic_id = world.topic_znode("orders").topic_id
     assert topic_id is not None
 
@@ -118,9 +107,7 @@ def test_a_topic_without_an_id_gets_one_which_survives_growth_and_failover(world
 def test_an_id_that_a_tool_left_out_is_written_back_with_the_partitions_it_added(
     world: World,
 ) -> None:
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[1, 2]])
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[1, 2]])
     topic_id = world.topic_znode("orders").topic_id
     partitions = {0: ReplicaAssignment((1, 2)), 1: ReplicaAssignment((2, 1))}
 
@@ -138,9 +125,7 @@ def test_an_id_that_a_tool_left_out_is_written_back_with_the_partitions_it_added
 
 
 def test_a_topic_id_survives_the_restart_of_the_only_broker(world: World) -> None:
-    world.start_brokers(1)
-    world.create_topic("orders", replicas=[[1]])
-    world.settle()
+    start_with_orders(world, 1, replicas=[[1]])
     topic_id = world.topic_znode("orders").topic_id
 
     world.stop(1)
@@ -154,9 +139,7 @@ def test_a_topic_id_survives_the_restart_of_the_only_broker(world: World) -> Non
 
 def test_at_protocol_2_7_no_ids_are_assigned(world: World) -> None:
     world.settings["inter_broker_protocol_version"] = "2.7-IV2"
-    world.start_brokers(1)
-    world.create_topic("orders", replicas=[[1]])
-    world.settle()
+    start_with_orders(world, 1, replicas=[[1]])
     world.add_partitions("orders", replicas=[[1]])
     world.settle()
     assert world.topic_znode("orders").topic_id is None
@@ -169,9 +152,7 @@ def test_at_protocol_2_7_no_ids_are_assigned(world: World) -> None:
 
 def test_after_an_upgrade_from_2_7_existing_topics_get_ids(world: World) -> None:
     world.settings["inter_broker_protocol_version"] = "2.7-IV2"
-    world.start_brokers(1)
-    world.create_topic("orders", replicas=[[1]])
-    world.settle()
+    start_with_orders(world, 1, replicas=[[1]])
     world.stop(1)
     world.run_until_quiet()
 
@@ -193,9 +174,7 @@ def test_the_id_appears_when_the_controller_moves_to_a_broker_of_a_newer_protoco
     world.settings["inter_broker_protocol_version"] = "2.7-IV2"
     world.start_brokers(1)
     world.settings["inter_broker_protocol_version"] = "3.9-IV0"
-    world.start_brokers(2)
-    world.create_topic("orders", replicas=[[2, 1]])
-    world.settle()
+    start_with_orders(world, 2, replicas=[[2, 1]])
     assert world.topic_znode("orders").topic_id is None
     assert world.living[2].broker.topic_ids == {}
 
@@ -218,9 +197,7 @@ def test_a_topic_id_given_by_the_creator_is_kept(world: World) -> None:
 
 def test_a_topic_removed_behind_the_controllers_back_can_be_created_again(world: World) -> None:
     """Kafka keeps the old partition states and leaves such a topic without a leader."""
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[1, 2]])
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[1, 2]])
     for suffix in ("/partitions/0/state", "/partitions/0", "/partitions", ""):
         world.write(Delete(f"/brokers/topics/orders{suffix}"))
     world.run_until_quiet()
@@ -277,9 +254,7 @@ def test_an_id_that_was_written_and_whose_reply_was_lost_is_the_topics_from_the_
 
 def test_a_move_keeps_an_id_in_the_znode_that_the_controller_does_not_know(world: World) -> None:
     world.settings["inter_broker_protocol_version"] = "2.7-IV2"
-    world.start_brokers(1, 2, 3)
-    world.create_topic("orders", replicas=[[2, 1]])
-    world.settle()
+    start_with_orders(world, 1, 2, 3, replicas=[[2, 1]])
     topic_id = UUID("f0000000-0000-4000-8000-000000000001")
     partitions = world.topic_znode("orders").partitions
     world.ask_for_reassignment({TopicPartition("orders", 0): [3, 1]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_common.errors import SessionExpired
+from tests.scenarios.orders import start_with_orders
 from zkcontroller.core.effects import Question
 from zkcontroller.core.events import ControllerChange, Expire
 from zkcontroller.zookeeper.requests import (
@@ -39,9 +40,7 @@ class NthQuestion:
 
 def lone_broker(world: World) -> BrokerProcess:
     """One candidate, with a topic."""
-    world.start_brokers(1)
-    world.create_topic("orders", replicas=[[1]])
-    world.settle()
+    start_with_orders(world, 1, replicas=[[1]])
     return world.living[1]
 
 
@@ -164,9 +163,7 @@ def test_a_session_that_ends_while_an_event_is_processed_does_not_stop_the_event
 
 def test_a_controller_that_resigned_remembers_nothing(world: World) -> None:
     """KAFKA-5310: what an earlier rule left in the context came back in a later one."""
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[1, 2]])
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[1, 2]])
     world.shut_down(2)
     world.run_until_quiet()
     context = world.living[1].controller.context
@@ -187,9 +184,7 @@ def test_a_controller_that_resigned_remembers_nothing(world: World) -> None:
 
 
 def test_a_second_rule_starts_from_zookeeper_alone(world: World) -> None:
-    world.start_brokers(1, 2)
-    world.create_topic("orders", replicas=[[1, 2]])
-    world.settle()
+    start_with_orders(world, 1, 2, replicas=[[1, 2]])
     world.delete_controller_znode()
     world.run_until(lambda: world.controller_epoch == 2)
     world.settle()

@@ -371,10 +371,7 @@ def _one_rack(world: World) -> Iterator[tuple[str, ...]]:
     world.delete("narrow")
 
 
-@causes(
-    "a topic allows unclean elections",
-    S01=": unclean.leader.election.enable=true",
-)
+@causes("a topic allows unclean elections", S01=": unclean.leader.election.enable=true")
 def _unclean(world: World) -> Iterator[tuple[str, ...]]:
     at = ("-b", world.cluster.bootstrap(world.controller))
     key = "unclean.leader.election.enable"
@@ -534,10 +531,7 @@ def _unregistered(world: World) -> Iterator[tuple[str, ...]]:
     world.wait_until_in_sync(EDITED)
 
 
-@causes(
-    "a broker starts with a directory that is assigned to no topic",
-    L01="stray-0, which",
-)
+@causes("a broker starts with a directory that is assigned to no topic", L01="stray-0, which")
 def _stray(world: World) -> Iterator[tuple[str, ...]]:
     broker = world.cluster.brokers[world.other]
     broker.stop()
@@ -553,10 +547,7 @@ def _stray(world: World) -> Iterator[tuple[str, ...]]:
 # A fourth broker.
 
 
-@causes(
-    "a broker starts while the controller is frozen",
-    B04="its Metadata names no broker at all",
-)
+@causes("a broker starts while the controller is frozen", B04="its Metadata names no broker at all")
 def _never_addressed(world: World) -> Iterator[tuple[str, ...]]:
     with world.frozen(world.controller):
         world.start(EXTRA)
@@ -564,10 +555,7 @@ def _never_addressed(world: World) -> Iterator[tuple[str, ...]]:
     world.cluster.brokers[EXTRA].stop()
 
 
-@causes(
-    "a broker starts with a log directory that is a file",
-    L02="KAFKA_STORAGE_ERROR",
-)
+@causes("a broker starts with a log directory that is a file", L02="KAFKA_STORAGE_ERROR")
 def _failed_directory(world: World) -> Iterator[tuple[str, ...]]:
     file = world.directory / "a-file"
     file.touch()

@@ -20,11 +20,7 @@ from typing_extensions import override
 
 from kafka_common.model import TopicPartition
 from tests.support.cli_world import zkctl_here
-from zkcontroller.zookeeper.znodes import (
-    PartitionStateZnode,
-    ReassignPartitionsZnode,
-    TopicZnode,
-)
+from zkcontroller.zookeeper.znodes import PartitionStateZnode, ReassignPartitionsZnode, TopicZnode
 from zkcontroller_testing import KafkaCluster
 from zkcontroller_testing.waiting import until
 

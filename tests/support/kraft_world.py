@@ -16,24 +16,11 @@ from kafka_common.errors import ConfigInvalid
 from kafka_common.model import ConfigResourceType, OpType
 from kraft.controller import directory_ids
 from kraft.controller.cluster_view import UsableBroker
-from kraft.controller.config_schema import (
-    ConfigKeySchema,
-    ConfigResource,
-    InheritedKey,
-)
-from kraft.controller.configuration_control import (
-    ConfigOperation,
-    ConfigurationControlManager,
-)
-from kraft.controller.partition_registration import (
-    PartitionId,
-    PartitionRegistration,
-)
+from kraft.controller.config_schema import ConfigKeySchema, ConfigResource, InheritedKey
+from kraft.controller.configuration_control import ConfigOperation, ConfigurationControlManager
+from kraft.controller.partition_registration import PartitionId, PartitionRegistration
 from kraft.controller.replica_placer import StripedReplicaPlacer
-from kraft.controller.replication_control import (
-    ReplicationConfig,
-    ReplicationControlManager,
-)
+from kraft.controller.replication_control import ReplicationConfig, ReplicationControlManager
 from kraft.controller.result import ControllerResult, VersionedRecord
 from kraft.controller.snapshot_registry import SnapshotRegistry
 from kraft.controller.topic_requests import (
@@ -41,11 +28,7 @@ from kraft.controller.topic_requests import (
     CreatableTopic,
     CreateTopicsRequest,
 )
-from kraft.metadata.metadata_version import (
-    LATEST_PRODUCTION,
-    MetadataVersion,
-    from_level,
-)
+from kraft.metadata.metadata_version import LATEST_PRODUCTION, MetadataVersion, from_level
 from kraft.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,

@@ -17,13 +17,7 @@ from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
 from kraft.node.raft_driver import CommittedBatches
 from kraft.raft.config import QuorumConfig
 from kraft.raft.states import StateName
-from kraft.raft.values import (
-    LeaderAndEpoch,
-    NodeAddress,
-    OffsetAndEpoch,
-    ReplicaKey,
-    VoterSet,
-)
+from kraft.raft.values import LeaderAndEpoch, NodeAddress, OffsetAndEpoch, ReplicaKey, VoterSet
 
 CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
 QUICK: Final = QuorumConfig(

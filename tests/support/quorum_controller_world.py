@@ -9,15 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka_common.api_error import ApiException
 from kafka_common.errors import NotLeader
-from kraft.controller.cluster_requests import (
-    BrokerRegistrationReply,
-    BrokerRegistrationRequest,
-)
+from kraft.controller.cluster_requests import BrokerRegistrationReply, BrokerRegistrationRequest
 from kraft.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply
 from kraft.controller.quorum_controller import QuorumController
 from kraft.controller.quorum_controller_events import WriteEvent
@@ -28,10 +25,7 @@ from kraft.controller.quorum_controller_requests import (
     ProcessBrokerHeartbeat,
     RegisterBroker,
 )
-from kraft.controller.quorum_controller_state import (
-    ControllerEnvironment,
-    QuorumControllerConfig,
-)
+from kraft.controller.quorum_controller_state import ControllerEnvironment, QuorumControllerConfig
 from kraft.controller.quorum_controller_values import (
     CommitHandled,
     CommittedBatch,
@@ -57,16 +51,15 @@ from kraft.metadata.bootstrap import BootstrapMetadata
 from kraft.metadata.codec import decode_record, encode_record
 from kraft.metadata.metadata_version import FEATURE_NAME, from_name
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature, MetadataRecord
-from kraft.node.controller_configuration import (
-    BrokerConfigSchema,
-    BrokerConfigValidator,
-)
+from kraft.node.controller_configuration import BrokerConfigSchema, BrokerConfigValidator
 from kraft.raft.values import LeaderAndEpoch
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 
 T = TypeVar("T")
 
 CLUSTER_ID = "cluster"
+QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
+"""A controller that writes nothing of its own accord."""
 SCHEMA = BrokerConfigSchema()
 VALIDATOR = BrokerConfigValidator({name: key.default for name, key in BROKER_KEYS.items()})
 
@@ -166,6 +159,13 @@ class QuorumWorld:
         self._quorum = tuple(3000 + n for n in range(controllers))
         for node_id in self._quorum:
             self.start(node_id)
+
+    @classmethod
+    def led(cls, **options: Any) -> QuorumWorld:
+        """A world whose first controller leads."""
+        world = cls(**options)
+        world.elect(3000)
+        return world
 
     def start(self, node_id: int, **changes: object) -> QuorumController:
         """Starts a controller, perhaps again; it has read nothing yet."""

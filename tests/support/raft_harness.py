@@ -7,7 +7,7 @@ Everything else is kept for the test to look at.  Nothing here decides anything.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -50,13 +50,7 @@ from kraft.raft.outputs import (
     SendResponse,
 )
 from kraft.raft.states import StateName
-from kraft.raft.values import (
-    ElectionState,
-    NodeAddress,
-    OffsetAndEpoch,
-    ReplicaKey,
-    VoterSet,
-)
+from kraft.raft.values import ElectionState, NodeAddress, OffsetAndEpoch, ReplicaKey, VoterSet
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
 CLUSTER: Final = "AAECAwQFBgcICQoLDA0ODw"
@@ -309,6 +303,20 @@ class RaftHarness:
             assert deadline_ms <= end_ms, f"no {kind.__name__} within {within_ms} ms"
             self.now_ms = max(self.now_ms, deadline_ms)
             self.step(RaftTick())
+
+
+def following(
+    leader_id: int = 2, epoch: int = 1, **options: Any
+) -> tuple[RaftHarness, SendRequest]:
+    """A node that follows that leader, and the Fetch that goes to it."""
+    node = RaftHarness(**options).start()
+    return node, node.follow(leader_id, epoch)
+
+
+def standing(**options: Any) -> tuple[RaftHarness, Sequence[SendRequest]]:
+    """A node that stands for election, and its requests for votes."""
+    node = RaftHarness(**options).start()
+    return node, node.become_candidate()
 
 
 # Messages, with what a test does not care for filled in.

@@ -8,9 +8,7 @@ from kafka_common.model import ConfigResourceType
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.quorum_controller import QuorumController
 from kraft.controller.state_records import state_records
-from kraft.metadata.records import (
-    VersionedRecord,
-)
+from kraft.metadata.records import VersionedRecord
 from tests.unit.kraft.controller.controller_scenario import BROKERS, TOPICS
 
 USER = (("user", "alice"),)

@@ -41,8 +41,7 @@ class Scenario:
     """Takes steps in a world of three controllers."""
 
     def __init__(self) -> None:
-        self.world = QuorumWorld(controllers=3)
-        self.world.elect(3000)
+        self.world = QuorumWorld.led(controllers=3)
         self.created: dict[int, str] = {}
         self.ever_deleted: set[str] = set()
 

@@ -8,13 +8,8 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiException
 from kafka_common.model import RECOVERED, RECOVERING
-from kraft.controller.alter_partition import (
-    AlteredPartition,
-)
-from kraft.controller.reassignment_control import (
-    ReassignablePartition,
-    ReassignableTopic,
-)
+from kraft.controller.alter_partition import AlteredPartition
+from kraft.controller.reassignment_control import ReassignablePartition, ReassignableTopic
 from kraft.metadata.metadata_version import from_name
 from tests.support.kraft_world import KraftWorld
 from tests.unit.kraft.controller.proposals import propose

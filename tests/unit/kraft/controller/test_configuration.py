@@ -8,10 +8,7 @@ from kio.schema.errors import ErrorCode
 from kafka_common.api_error import NO_ERROR, ApiError, ApiException
 from kafka_common.model import ConfigResourceType, ConfigSource, OpType
 from kraft.controller.config_schema import ALL_BROKERS, ConfigResource
-from kraft.controller.configuration_control import (
-    ConfigOperation,
-    ConfigurationControlManager,
-)
+from kraft.controller.configuration_control import ConfigOperation, ConfigurationControlManager
 from kraft.controller.snapshot_registry import SnapshotRegistry
 from kraft.metadata.records import ConfigRecord
 from tests.support.kraft_world import Keys

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from kafka_common.model import ConfigResourceType, OpType
 from kraft.controller.config_schema import ConfigResource
-from kraft.controller.configuration_control import (
-    ConfigOperation,
-    ConfigurationControlManager,
-)
+from kraft.controller.configuration_control import ConfigOperation, ConfigurationControlManager
 from kraft.controller.snapshot_registry import SnapshotRegistry
 from kraft.metadata.records import ConfigRecord
 from tests.support.kraft_world import Keys

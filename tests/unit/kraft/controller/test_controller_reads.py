@@ -8,11 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kraft.controller.cluster_requests import ControllerRegistrationRequest
-from kraft.controller.features import (
-    NEVER_CHANGED,
-    FeatureLevelUpdate,
-    FinalizedControllerFeatures,
-)
+from kraft.controller.features import NEVER_CHANGED, FeatureLevelUpdate, FinalizedControllerFeatures
 from kraft.controller.quorum_controller_requests import (
     DescribeConfigs,
     DescribeControllers,
@@ -22,13 +18,10 @@ from kraft.controller.quorum_controller_requests import (
     RegisterController,
     UpdateFeatureLevels,
 )
-from kraft.controller.quorum_controller_state import QuorumControllerConfig
 from kraft.controller.quorum_features import default_feature_map
 from kraft.metadata.metadata_version import FEATURE_NAME
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
-
-QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
+from tests.support.quorum_controller_world import QUIET, QuorumWorld
 
 
 def features_of(world: QuorumWorld, node_id: int) -> FinalizedControllerFeatures:
@@ -60,8 +53,7 @@ def test_features_count_from_the_end_of_the_transaction_that_set_them() -> None:
 
 
 def test_features_count_from_the_record_that_changes_them_once_it_is_committed() -> None:
-    world = QuorumWorld(controllers=2, version="3.7", config=QUIET)
-    world.elect(3000)
+    world = QuorumWorld.led(controllers=2, version="3.7", config=QUIET)
     for controller_id in (3000, 3001):
         world.send(registration(controller_id), 3000)
     before = features_of(world, 3000)
@@ -78,8 +70,7 @@ def test_features_count_from_the_record_that_changes_them_once_it_is_committed()
 
 
 def test_a_change_that_is_lost_with_the_leadership_never_was() -> None:
-    world = QuorumWorld(controllers=2, version="3.7", config=QUIET)
-    world.elect(3000)
+    world = QuorumWorld.led(controllers=2, version="3.7", config=QUIET)
     for controller_id in (3000, 3001):
         world.send(registration(controller_id), 3000)
     before = features_of(world, 3000)
@@ -109,8 +100,7 @@ def test_a_controller_that_has_read_nothing_knows_of_nothing(
 
 
 def test_every_controller_tells_which_ones_have_registered() -> None:
-    world = QuorumWorld(controllers=2, config=QUIET)
-    world.elect(3000)
+    world = QuorumWorld.led(controllers=2, config=QUIET)
     world.send(registration(3000), 3000)
     world.log.is_slow = True
 
@@ -125,8 +115,7 @@ def test_every_controller_tells_which_ones_have_registered() -> None:
 
 
 def test_before_controllers_register_they_are_not_asked_directly() -> None:
-    world = QuorumWorld(version="3.6", config=QUIET)
-    world.elect(3000)
+    world = QuorumWorld.led(version="3.6", config=QUIET)
 
     refused = world.refusal(DescribeControllers(), 3000)
 

@@ -58,14 +58,8 @@ from kraft.controller.quorum_controller_state import (
     DEFAULT_SESSION_TIMEOUT_MS,
     QuorumControllerConfig,
 )
-from kraft.controller.reassignment_control import (
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from kraft.controller.scram_control import (
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
+from kraft.controller.reassignment_control import ReassignablePartition, ReassignableTopic
+from kraft.controller.scram_control import ScramCredentialDeletion, ScramCredentialUpsertion
 from kraft.controller.topic_requests import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -93,8 +87,7 @@ BITS: Final = {
 
 def started() -> QuorumWorld:
     tokens = DelegationTokenConfig(secret_key=SECRET)
-    world = QuorumWorld(config=QuorumControllerConfig(0, CLUSTER_ID, delegation_tokens=tokens))
-    world.elect(3000)
+    world = QuorumWorld.led(config=QuorumControllerConfig(0, CLUSTER_ID, delegation_tokens=tokens))
     world.start_brokers(1, 2, 3)
     world.create_topic("orders", (1, 2), (2, 3))
     return world
@@ -232,8 +225,7 @@ def test_extreme_durations_leave_the_controller_at_work(name: str, duration_ms: 
     if hasattr(tokens, name):
         change = {"delegation_tokens": replace(tokens, **change)}
     config = replace(config, **change)
-    world = QuorumWorld(config=config)
-    world.elect(3000)
+    world = QuorumWorld.led(config=config)
     world.start_brokers(1, 2)
     world.create_topic("orders", (1, 2))
     world.send(CreateDelegationToken("User:a", None, (), -1))

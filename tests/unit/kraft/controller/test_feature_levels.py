@@ -9,25 +9,17 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiError, ApiException
-from kraft.controller.cluster_requests import (
-    BrokerRegistrationReply,
-    BrokerRegistrationRequest,
-)
-from kraft.controller.features import (
-    FeatureLevelUpdate,
-    FinalizedControllerFeatures,
-    UpgradeType,
-)
+from kraft.controller.cluster_requests import BrokerRegistrationReply, BrokerRegistrationRequest
+from kraft.controller.features import FeatureLevelUpdate, FinalizedControllerFeatures, UpgradeType
 from kraft.controller.quorum_controller_requests import (
     GetFinalizedFeatures,
     RegisterBroker,
     UpdateFeatureLevels,
 )
-from kraft.controller.quorum_controller_state import QuorumControllerConfig
 from kraft.controller.quorum_features import TRANSACTION_VERSION, default_feature_map
 from kraft.metadata.metadata_version import FEATURE_NAME, from_name
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature, FeatureLevelRecord
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
+from tests.support.quorum_controller_world import CLUSTER_ID, QUIET, QuorumWorld
 
 UPGRADE, SAFE, UNSAFE = (
     UpgradeType.UPGRADE,
@@ -37,11 +29,7 @@ UPGRADE, SAFE, UNSAFE = (
 
 
 def world_at(version: str, *, is_unstable_enabled: bool = False) -> QuorumWorld:
-    world = QuorumWorld(
-        version=version,
-        config=QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None),
-        is_unstable_enabled=is_unstable_enabled,
-    )
+    world = QuorumWorld(version=version, config=QUIET, is_unstable_enabled=is_unstable_enabled)
     world.elect(3000)
     return world
 

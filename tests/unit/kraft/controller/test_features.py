@@ -12,11 +12,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import IllegalState
-from kraft.controller.features import (
-    FeatureControlManager,
-    FeatureLevelUpdate,
-    UpgradeType,
-)
+from kraft.controller.features import FeatureControlManager, FeatureLevelUpdate, UpgradeType
 from kraft.controller.migration_state import ZkMigrationState
 from kraft.controller.quorum_features import (
     DISABLED,

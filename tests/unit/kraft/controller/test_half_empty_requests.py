@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from kio.schema.errors import ErrorCode
 
 from kraft.controller.quorum_controller_requests import AlterUserScramCredentials
-from kraft.controller.quorum_controller_state import QuorumControllerConfig
-from kraft.controller.scram_control import (
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
-from kraft.metadata.records import (
-    RemoveUserScramCredentialRecord,
-    UserScramCredentialRecord,
-)
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
-
-
-@pytest.fixture
-def world() -> QuorumWorld:
-    world = QuorumWorld(config=QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None))
-    world.elect(3000)
-    return world
+from kraft.controller.scram_control import ScramCredentialDeletion, ScramCredentialUpsertion
+from kraft.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from tests.support.quorum_controller_world import QuorumWorld
 
 
 def test_credentials_are_set_without_a_deletion_and_deleted_without_another(

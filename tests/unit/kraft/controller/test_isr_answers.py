@@ -15,10 +15,7 @@ from kraft.controller.alter_partition import (
     ProposedPartition,
     ProposedTopic,
 )
-from kraft.controller.reassignment_control import (
-    ReassignablePartition,
-    ReassignableTopic,
-)
+from kraft.controller.reassignment_control import ReassignablePartition, ReassignableTopic
 from tests.support.kraft_world import KraftWorld
 
 

@@ -8,17 +8,10 @@ from kafka_common.api_error import ApiException
 from kraft.controller import quorum_controller
 from kraft.controller.quorum_controller_requests import FindAllTopicIds
 from kraft.controller.quorum_controller_state import QuorumControllerConfig
-from kraft.controller.quorum_controller_values import (
-    ControllerRequestReceived,
-    LeaderChanged,
-)
-from kraft.metadata.records import (
-    BeginTransactionRecord,
-    NoOpRecord,
-    PartitionChangeRecord,
-)
+from kraft.controller.quorum_controller_values import ControllerRequestReceived, LeaderChanged
+from kraft.metadata.records import BeginTransactionRecord, NoOpRecord, PartitionChangeRecord
 from kraft.raft.values import LeaderAndEpoch
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
+from tests.support.quorum_controller_world import CLUSTER_ID, QUIET, QuorumWorld
 
 SESSION_TIMEOUT_MS = 9_000
 
@@ -33,8 +26,7 @@ def left_and_elected_again(world: QuorumWorld) -> None:
 
 
 def test_who_leads_again_writes_no_op_records_again() -> None:
-    world = QuorumWorld()
-    world.elect(3000)
+    world = QuorumWorld.led()
     world.advance(1_000)
     before = world.records.count(NoOpRecord())
     assert before == 2
@@ -48,8 +40,7 @@ def test_who_leads_again_writes_no_op_records_again() -> None:
 
 
 def test_who_leads_again_fences_again() -> None:
-    world = QuorumWorld(config=QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None))
-    world.elect(3000)
+    world = QuorumWorld.led(config=QUIET)
     world.start_brokers(1)
 
     left_and_elected_again(world)
@@ -63,8 +54,7 @@ def test_who_leads_again_fences_again() -> None:
 
 def test_a_request_that_was_answered_makes_room_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quorum_controller, "MAX_PENDING_REQUESTS", 2)
-    world = QuorumWorld(config=QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None))
-    world.elect(3000)
+    world = QuorumWorld.led(config=QUIET)
     controller = world.active
 
     for turn in range(4):
@@ -81,8 +71,7 @@ def test_who_leads_again_balances_again_and_after_a_whole_interval() -> None:
     config = QuorumControllerConfig(
         0, CLUSTER_ID, leader_imbalance_check_interval_ms=5_000, max_idle_interval_ms=None
     )
-    world = QuorumWorld(config=config)
-    world.elect(3000)
+    world = QuorumWorld.led(config=config)
     world.start_brokers(1, 2)
     orders = world.create_topic("orders", (1, 2))
     back = PartitionChangeRecord(0, orders, leader=2)
@@ -102,7 +91,7 @@ def test_who_leads_again_balances_again_and_after_a_whole_interval() -> None:
 
 
 def test_a_bootstrap_that_was_lost_with_the_leadership_is_written_by_the_next_one() -> None:
-    world = QuorumWorld(config=QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None))
+    world = QuorumWorld(config=QUIET)
     world.log.is_slow = True
     world.elect(3000)
     bootstrap = world.records
@@ -117,8 +106,7 @@ def test_a_bootstrap_that_was_lost_with_the_leadership_is_written_by_the_next_on
 
 
 def test_a_transaction_that_was_lost_with_the_leadership_is_not_open_in_the_next_one() -> None:
-    world = QuorumWorld(config=QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None))
-    world.elect(3000)
+    world = QuorumWorld.led(config=QUIET)
     world.log.is_slow = True
     before = world.records
     world.write(BeginTransactionRecord("lost"))

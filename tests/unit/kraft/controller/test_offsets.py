@@ -231,11 +231,7 @@ def test_events_run_in_order_and_a_prepended_one_first() -> None:
     queue.prepend("first")
 
     assert queue.next_time_ms(0) == 0
-    assert taken(queue, 0) == [
-        ("first", False),
-        ("a", False),
-        ("b", False),
-    ]
+    assert taken(queue, 0) == [("first", False), ("a", False), ("b", False)]
     assert queue.next_time_ms(0) is None
 
 
@@ -245,11 +241,7 @@ def test_an_event_whose_deadline_came_is_timed_out_before_others_run() -> None:
     queue.append("late", deadline_ms=10)
     queue.append("later", deadline_ms=20)
 
-    assert taken(queue, 10) == [
-        ("late", True),
-        ("a", False),
-        ("later", False),
-    ]
+    assert taken(queue, 10) == [("late", True), ("a", False), ("later", False)]
 
 
 def test_a_deferred_event_runs_when_its_time_comes() -> None:

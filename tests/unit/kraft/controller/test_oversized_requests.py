@@ -14,29 +14,14 @@ from kio.schema.errors import ErrorCode
 from kafka_common.api_error import ApiException
 from kafka_common.errors import BufferAllocation
 from kraft.controller.cluster_requests import BrokerRegistrationRequest
-from kraft.controller.quorum_controller_requests import (
-    RegisterBroker,
-)
-from kraft.controller.quorum_controller_state import QuorumControllerConfig
+from kraft.controller.quorum_controller_requests import RegisterBroker
 from kraft.metadata.metadata_version import FEATURE_NAME
-from kraft.metadata.records import (
-    BrokerEndpoint,
-    BrokerFeature,
-    ConfigRecord,
-    MetadataRecord,
-)
+from kraft.metadata.records import BrokerEndpoint, BrokerFeature, ConfigRecord, MetadataRecord
 from kraft.raft.accumulator import BatchAccumulator
 from kraft.raft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
+from tests.support.quorum_controller_world import CLUSTER_ID, QUIET, QuorumWorld, topic
 
 LONGEST = 32_767
-
-
-@pytest.fixture
-def world() -> QuorumWorld:
-    world = QuorumWorld(config=QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None))
-    world.elect(3000)
-    return world
 
 
 def refusal(world: QuorumWorld, *records: MetadataRecord) -> ApiException:
@@ -74,9 +59,7 @@ def test_more_than_a_batch_holds_is_refused_and_the_controller_leads_on(world: Q
 
 
 def test_records_of_several_batches_are_refused_as_a_whole() -> None:
-    config = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
-    world = QuorumWorld(config=config, max_records_per_batch=2)
-    world.elect(3000)
+    world = QuorumWorld.led(config=QUIET, max_records_per_batch=2)
     before = world.records
 
     refused = refusal(world, *values(3, 10), *values(1, LONGEST + 1))

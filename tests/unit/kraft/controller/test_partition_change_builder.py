@@ -92,9 +92,7 @@ def test_an_isr_that_shrinks_raises_the_leader_epoch_before_3_6() -> None:
 
 
 @pytest.mark.parametrize("metadata_version", [LATEST, NEEDS_BUMPS])
-def test_an_isr_that_grows_never_raises_the_leader_epoch(
-    metadata_version: MetadataVersion,
-) -> None:
+def test_an_isr_that_grows_never_raises_the_leader_epoch(metadata_version: MetadataVersion) -> None:
     before = partition(1, 2, 3, isr=(1, 2))
 
     wanted = change(before, target_isr=(1, 2, 3), metadata_version=metadata_version)

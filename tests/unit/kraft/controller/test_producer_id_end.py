@@ -6,10 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiException
-from kraft.controller.producer_id_control import (
-    ProducerIdControlManager,
-    ProducerIdsBlock,
-)
+from kraft.controller.producer_id_control import ProducerIdControlManager, ProducerIdsBlock
 from kraft.metadata.records import ProducerIdsRecord
 from tests.support.kraft_world import KraftWorld
 

@@ -17,10 +17,7 @@ from kraft.controller import quorum_controller
 from kraft.controller.features import FeatureLevelUpdate, FinalizedControllerFeatures
 from kraft.controller.heartbeats import BrokerHeartbeat
 from kraft.controller.migration_state import ZkMigrationState
-from kraft.controller.partition_registration import (
-    PartitionId,
-    PartitionRegistration,
-)
+from kraft.controller.partition_registration import PartitionId, PartitionRegistration
 from kraft.controller.quorum_controller_requests import (
     AlterClientQuotas,
     AlterUserScramCredentials,
@@ -60,18 +57,9 @@ from kraft.metadata.records import (
     ZkMigrationStateRecord,
 )
 from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
+from tests.support.quorum_controller_world import CLUSTER_ID, QUIET, QuorumWorld, topic
 
 SESSION_TIMEOUT_MS = 9_000
-QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
-
-
-@pytest.fixture
-def world() -> QuorumWorld:
-    """One controller that leads, and writes nothing of its own accord."""
-    world = QuorumWorld(config=QUIET)
-    world.elect(3000)
-    return world
 
 
 def partition_of(world: QuorumWorld, topic_id: UUID) -> PartitionRegistration:
@@ -92,8 +80,7 @@ def creation(answer: object) -> CreatableTopicResult:
 
 
 def test_the_first_active_controller_writes_bootstrap_records_and_the_second_none() -> None:
-    world = QuorumWorld(config=QUIET)
-    world.elect(3000)
+    world = QuorumWorld.led(config=QUIET)
     bootstrap = [
         BeginTransactionRecord("Bootstrap records"),
         FeatureLevelRecord(FEATURE_NAME, 21),
@@ -216,9 +203,7 @@ def test_too_many_requests_are_refused(world: QuorumWorld, monkeypatch: pytest.M
 # ---------------------------------------------------------------------- commits
 
 
-def test_an_answer_waits_for_the_commit_and_readers_see_nothing_before(
-    world: QuorumWorld,
-) -> None:
+def test_an_answer_waits_for_the_commit_and_readers_see_nothing_before(world: QuorumWorld) -> None:
     world.start_brokers(1)
     world.log.is_slow = True
 
@@ -246,18 +231,15 @@ def test_a_write_without_records_is_answered_at_once_if_nothing_waits(world: Quo
 
 def test_a_result_that_is_not_atomic_is_split_at_the_limit() -> None:
     # Activation writes four records; exactly two batches of two, and no empty third one.
-    world = QuorumWorld(config=QUIET, max_records_per_batch=2)
-    world.elect(3000)
+    world = QuorumWorld.led(config=QUIET, max_records_per_batch=2)
 
     assert [len(batch.values) for batch in world.log.batches] == [0, 2, 2]
-    world = QuorumWorld(config=QUIET, max_records_per_batch=3)
-    world.elect(3000)
+    world = QuorumWorld.led(config=QUIET, max_records_per_batch=3)
     assert [len(batch.values) for batch in world.log.batches] == [0, 3, 1]
 
 
 def test_an_atomic_result_above_the_limit_fails() -> None:
-    world = QuorumWorld(config=QUIET, max_records_per_batch=4)
-    world.elect(3000)
+    world = QuorumWorld.led(config=QUIET, max_records_per_batch=4)
     world.start_brokers(1)
     before = world.records
 
@@ -289,8 +271,7 @@ def test_a_standby_refuses_writes_and_names_the_active_controller() -> None:
 
 
 def test_a_failover_counts_once_per_leader_on_every_node() -> None:
-    world = QuorumWorld(controllers=3, config=QUIET)
-    world.elect(3000)
+    world = QuorumWorld.led(controllers=3, config=QUIET)
     world.elect(3001)
     for node_id in world.controllers:
         world.feed(node_id, LeaderChanged(LeaderAndEpoch(None, 3)))
@@ -317,9 +298,7 @@ def test_who_loses_the_leadership_undoes_what_was_not_committed() -> None:
     assert first.state.offsets.last_stable_offset == world.active.state.offsets.last_stable_offset
 
 
-def test_an_append_for_an_epoch_that_is_over_is_not_for_this_controller(
-    world: QuorumWorld,
-) -> None:
+def test_an_append_for_an_epoch_that_is_over_is_not_for_this_controller(world: QuorumWorld) -> None:
     world.start_brokers(1)
     world.log.leader = LeaderAndEpoch(3001, 2)
 
@@ -424,8 +403,7 @@ def test_a_snapshot_with_half_a_transaction_is_fatal(world: QuorumWorld) -> None
 
 
 def test_an_idle_log_still_grows() -> None:
-    world = QuorumWorld()
-    world.elect(3000)
+    world = QuorumWorld.led()
     before = world.active.state.offsets.last_committed_offset
 
     world.advance(5_000)
@@ -435,8 +413,7 @@ def test_an_idle_log_still_grows() -> None:
 
 
 def test_no_op_records_begin_and_end_with_the_version_and_the_leadership() -> None:
-    world = QuorumWorld(version="3.3-IV0")
-    world.elect(3000)
+    world = QuorumWorld.led(version="3.3-IV0")
     world.advance(5_000)
     assert NoOpRecord() not in world.records
 
@@ -475,8 +452,7 @@ def test_silent_brokers_are_fenced_and_lose_their_leaderships(world: QuorumWorld
 
 
 def test_a_fresh_active_controller_gives_every_broker_a_fresh_session() -> None:
-    world = QuorumWorld(controllers=2, config=QUIET)
-    world.elect(3000)
+    world = QuorumWorld.led(controllers=2, config=QUIET)
     world.start_brokers(1)
     world.advance(8_000)
 
@@ -493,8 +469,7 @@ def test_the_preferred_leader_comes_back_after_the_interval() -> None:
     config = QuorumControllerConfig(
         0, CLUSTER_ID, leader_imbalance_check_interval_ms=1_000, max_idle_interval_ms=None
     )
-    world = QuorumWorld(config=config)
-    world.elect(3000)
+    world = QuorumWorld.led(config=config)
     world.start_brokers(1, 2)
     orders = world.create_topic("orders", (1, 2))
     epoch = world.register(1, incarnation=1)
@@ -520,8 +495,7 @@ def test_a_leaderless_partition_gets_an_unclean_leader_where_its_topic_allows() 
         max_idle_interval_ms=None,
         static_config={"unclean.leader.election.enable": "true"},
     )
-    world = QuorumWorld(config=config)
-    world.elect(3000)
+    world = QuorumWorld.led(config=config)
     world.start_brokers(1, 2)
     orders = world.create_topic("orders", (1, 2))
     world.heartbeat(2, want_fence=True)
@@ -546,9 +520,7 @@ def test_the_epoch_of_a_broker_is_where_its_registration_is_written(world: Quoru
     assert world.register(1, incarnation=2) > end
 
 
-def test_registration_is_refused_outside_of_the_finalized_kraft_version(
-    world: QuorumWorld,
-) -> None:
+def test_registration_is_refused_outside_of_the_finalized_kraft_version(world: QuorumWorld) -> None:
     world.rafts[3000].kraft_version = 1
 
     with pytest.raises(AssertionError, match=r"kraft\.version"):
@@ -591,8 +563,7 @@ def test_an_unregistered_broker_cannot_heartbeat_any_more(world: QuorumWorld) ->
 
 
 def test_an_unclean_restart_drops_the_broker_from_the_isr() -> None:
-    world = QuorumWorld(version="3.9", config=QUIET, is_unstable_enabled=True)
-    world.elect(3000)
+    world = QuorumWorld.led(version="3.9", config=QUIET, is_unstable_enabled=True)
     world.ask(UpdateFeatureLevels({FEATURE_NAME: FeatureLevelUpdate(22)}), dict)
     world.start_brokers(1, 2)
     orders = world.create_topic("orders", (1, 2))

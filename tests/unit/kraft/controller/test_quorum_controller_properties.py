@@ -116,8 +116,7 @@ def test_every_controller_gets_where_a_newcomer_gets(steps: list[Step]) -> None:
 )
 @example([8_001, 8_001, 9_000])
 def test_no_long_step_fences_a_broker_whose_heartbeats_are_queued(durations_ms: list[int]) -> None:
-    world = QuorumWorld()
-    world.elect(3000)
+    world = QuorumWorld.led()
     world.start_brokers(*BROKERS, 9)
     world.create_topic("orders", (*BROKERS, 9))
     cluster = world.active.state.cluster

@@ -27,21 +27,8 @@ from kraft.controller.quorum_controller_requests import (
 )
 from kraft.controller.quorum_controller_state import QuorumControllerConfig
 from kraft.controller.replication_control import ReplicationConfig
-from kraft.metadata.records import (
-    ZERO_UUID,
-    PartitionChangeRecord,
-    RemoveDelegationTokenRecord,
-)
+from kraft.metadata.records import ZERO_UUID, PartitionChangeRecord, RemoveDelegationTokenRecord
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
-
-QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
-
-
-@pytest.fixture
-def world() -> QuorumWorld:
-    world = QuorumWorld(config=QUIET)
-    world.elect(3000)
-    return world
 
 
 def test_what_is_left_over_of_balancing_goes_on_10_ms_later() -> None:
@@ -52,8 +39,7 @@ def test_what_is_left_over_of_balancing_goes_on_10_ms_later() -> None:
         max_idle_interval_ms=None,
         replication=ReplicationConfig(max_elections_per_imbalance=2),
     )
-    world = QuorumWorld(config=config)
-    world.elect(3000)
+    world = QuorumWorld.led(config=config)
     world.start_brokers(1, 2)
     orders = world.create_topic("orders", *[(1, 2)] * 5)
     world.heartbeat(1, want_fence=True)
@@ -77,8 +63,7 @@ def test_balancing_that_is_switched_off_does_nothing() -> None:
     config = QuorumControllerConfig(
         0, CLUSTER_ID, leader_imbalance_check_interval_ms=None, max_idle_interval_ms=None
     )
-    world = QuorumWorld(config=config)
-    world.elect(3000)
+    world = QuorumWorld.led(config=config)
     world.start_brokers(1, 2)
     orders = world.create_topic("orders", (1, 2))
     world.write(PartitionChangeRecord(0, orders, leader=2))
@@ -99,8 +84,7 @@ def test_tokens_whose_time_is_over_are_swept_up() -> None:
         delegation_tokens=DelegationTokenConfig("secret", expiry_time_ms=500),
         delegation_token_check_interval_ms=1_000,
     )
-    world = QuorumWorld(config=config)
-    world.elect(3000)
+    world = QuorumWorld.led(config=config)
     asked = CreateDelegationToken("User:alice", None, (), 0)
     created = world.ask(asked, CreatedDelegationToken)
     gone = RemoveDelegationTokenRecord(created.record.token_id)

@@ -13,14 +13,8 @@ from kraft.controller.alter_partition import (
     ProposedPartition,
     ProposedTopic,
 )
-from kraft.controller.partition_registration import (
-    PartitionId,
-    PartitionRegistration,
-)
-from kraft.controller.reassignment_control import (
-    ReassignablePartition,
-    ReassignableTopic,
-)
+from kraft.controller.partition_registration import PartitionId, PartitionRegistration
+from kraft.controller.reassignment_control import ReassignablePartition, ReassignableTopic
 from kraft.controller.replication_control import ReplicationConfig
 from kraft.metadata.metadata_version import LATEST_PRODUCTION, from_name
 from kraft.metadata.records import NO_LEADER

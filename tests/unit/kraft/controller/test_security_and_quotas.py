@@ -29,10 +29,7 @@ from kraft.controller.client_quota_control import (
     QuotaEntity,
 )
 from kraft.controller.delegation_token_control import DelegationTokenControlManager
-from kraft.controller.producer_id_control import (
-    ProducerIdControlManager,
-    ProducerIdsBlock,
-)
+from kraft.controller.producer_id_control import ProducerIdControlManager, ProducerIdsBlock
 from kraft.controller.result import VersionedRecord
 from kraft.controller.scram_control import (
     ScramControlManager,
@@ -40,11 +37,7 @@ from kraft.controller.scram_control import (
     ScramCredentialUpsertion,
 )
 from kraft.controller.snapshot_registry import SnapshotRegistry
-from kraft.metadata.metadata_version import (
-    LATEST_PRODUCTION,
-    MetadataVersion,
-    from_name,
-)
+from kraft.metadata.metadata_version import LATEST_PRODUCTION, MetadataVersion, from_name
 from kraft.metadata.records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-import pytest
-
 from kraft.controller.quorum_controller_requests import UnregisterBroker
-from kraft.controller.quorum_controller_state import QuorumControllerConfig
 from kraft.controller.registrations import BrokerRegistration
-from kraft.metadata.records import (
-    BrokerRegistrationChangeRecord,
-    RegisterBrokerRecord,
-)
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
+from kraft.metadata.records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from tests.support.quorum_controller_world import QUIET, QuorumWorld
 
 SESSION_TIMEOUT_MS = 9_000
-
-
-@pytest.fixture
-def world() -> QuorumWorld:
-    world = QuorumWorld(config=QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None))
-    world.elect(3000)
-    return world
 
 
 def registered(world: QuorumWorld, broker_id: int = 1) -> BrokerRegistration:
@@ -106,10 +93,7 @@ def test_a_registration_is_a_sign_of_life(world: QuorumWorld) -> None:
 
 
 def test_before_3_7_iv2_a_heartbeat_tells_nothing_of_directories() -> None:
-    world = QuorumWorld(
-        version="3.7-IV1", config=QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
-    )
-    world.elect(3000)
+    world = QuorumWorld.led(version="3.7-IV1", config=QUIET)
     world.start_brokers(1)
     before = world.records
 

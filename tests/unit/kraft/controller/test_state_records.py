@@ -43,20 +43,13 @@ from kraft.controller.quorum_controller_values import (
     LeaderChanged,
     SnapshotLoaded,
 )
-from kraft.controller.scram_control import (
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
+from kraft.controller.scram_control import ScramCredentialDeletion, ScramCredentialUpsertion
 from kraft.controller.snapshot_registry import SnapshotRegistry
 from kraft.controller.snapshot_trigger import SnapshotConfig, SnapshotTrigger
 from kraft.controller.state_records import state_records
 from kraft.controller.timeline import TimelineDict
 from kraft.metadata.codec import decode_record, encode_record
-from kraft.metadata.metadata_batches import (
-    ControlBatch,
-    DataBatch,
-    iterate_metadata_batches,
-)
+from kraft.metadata.metadata_batches import ControlBatch, DataBatch, iterate_metadata_batches
 from kraft.metadata.metadata_version import FEATURE_NAME
 from kraft.metadata.records import (
     BrokerEndpoint,
@@ -121,8 +114,7 @@ class FullScenario(Scenario):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = QuorumWorld(controllers=3, config=CONFIG)
-        self.world.elect(3000)
+        self.world = QuorumWorld.led(controllers=3, config=CONFIG)
         for broker in BROKERS:
             self.register(broker, 0)
             self.heartbeat(broker)
@@ -348,8 +340,7 @@ def test_only_what_exists_can_be_held_and_only_until_everything_is_forgotten() -
 def test_records_are_of_the_versions_that_the_metadata_version_calls_for(
     version: str, kinds: list[str], broker_version: int, partition_version: int
 ) -> None:
-    world = QuorumWorld(version=version, is_unstable_enabled=True)
-    world.elect(3000)
+    world = QuorumWorld.led(version=version, is_unstable_enabled=True)
     world.start_brokers(1)
     world.create_topic("orders", (1,))
 

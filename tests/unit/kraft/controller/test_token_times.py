@@ -11,16 +11,10 @@ from kraft.controller.delegation_token_control import (
     CreatedDelegationToken,
     DelegationTokenControlManager,
 )
-from kraft.controller.quorum_controller_requests import (
-    ExpireDelegationToken,
-    RenewDelegationToken,
-)
+from kraft.controller.quorum_controller_requests import ExpireDelegationToken, RenewDelegationToken
 from kraft.controller.snapshot_registry import SnapshotRegistry
 from kraft.metadata.metadata_version import LATEST_PRODUCTION
-from kraft.metadata.records import (
-    DelegationTokenRecord,
-    RemoveDelegationTokenRecord,
-)
+from kraft.metadata.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 
 DAY_MS = 86_400_000
 

@@ -11,11 +11,7 @@ from kafka_common.api_error import NO_ERROR, ApiException
 from kafka_common.model import RECOVERING, ConfigResourceType, ElectionType
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.quorum_controller_requests import CreateTopics, DescribeConfigs
-from kraft.controller.quorum_controller_state import QuorumControllerConfig
-from kraft.controller.reassignment_control import (
-    ReassignablePartition,
-    ReassignableTopic,
-)
+from kraft.controller.reassignment_control import ReassignablePartition, ReassignableTopic
 from kraft.controller.replication_control import ReplicationConfig
 from kraft.controller.topic_requests import (
     CreatableReplicaAssignment,
@@ -26,7 +22,7 @@ from kraft.controller.topic_requests import (
 )
 from kraft.metadata.records import PartitionChangeRecord
 from tests.support.kraft_world import KraftWorld, no_quota
-from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
+from tests.support.quorum_controller_world import QUIET, QuorumWorld
 
 IMPOSSIBLE = "a name with spaces"
 """Of a topic that is refused, and counts nevertheless."""
@@ -144,8 +140,7 @@ def test_a_quota_is_charged_with_the_partitions_that_come_or_go() -> None:
 
 
 def test_a_topic_may_be_created_with_configurations_of_its_own() -> None:
-    world = QuorumWorld(config=QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None))
-    world.elect(3000)
+    world = QuorumWorld.led(config=QUIET)
     world.start_brokers(1)
     wish = CreatableTopic("orders", 1, 1, configs=(("cleanup.policy", "compact"),))
 

@@ -18,11 +18,7 @@ from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
 from kraft.node.controller_config import ControllerServerConfig
-from kraft.node.controller_service import (
-    ControllerRegistrations,
-    controller_maker,
-    read_bootstrap,
-)
+from kraft.node.controller_service import ControllerRegistrations, controller_maker, read_bootstrap
 from kraft.node.described_config import described_config
 from kraft.node.quorum_node import QuorumNode
 from tests.support.quorum import CLUSTER_ID, Quorum, in_the_end

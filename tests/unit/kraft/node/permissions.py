@@ -15,10 +15,7 @@ from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
 from kraft.controller.cluster_requests import BrokerRegistrationRequest
 from kraft.controller.heartbeats import BrokerHeartbeat
-from kraft.controller.quorum_controller_requests import (
-    ProcessBrokerHeartbeat,
-    RegisterBroker,
-)
+from kraft.controller.quorum_controller_requests import ProcessBrokerHeartbeat, RegisterBroker
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from tests.support.quorum import CLUSTER_ID, in_the_end
 from tests.support.secured_quorum import SecuredNode

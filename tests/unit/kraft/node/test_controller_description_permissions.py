@@ -18,13 +18,7 @@ from kafka_common.protocol.messages import read, write
 from kafka_common.protocol.numeric_times import numeric_response_type
 from kafka_common.protocol.versioned_messages import request_schema
 from tests.support.secured_quorum import AUTHORIZED, secured_node
-from tests.unit.kraft.node.permissions import (
-    CLUSTER,
-    DENIED,
-    TOPIC_DENIED,
-    allow,
-    codes,
-)
+from tests.unit.kraft.node.permissions import CLUSTER, DENIED, TOPIC_DENIED, allow, codes
 
 SOMEWHERE: Final = UUID(int=7)
 TOPIC, BROKER, LOGGER, METRICS = 2, 4, 8, 16
@@ -86,10 +80,7 @@ async def test_what_is_wrong_with_a_request_is_reported_to_who_may_make_it(
 
         await allow(node, (ResourceType.CLUSTER, CLUSTER, operation))
         [error] = codes([await alice.ask(request_)])
-        assert error in (
-            ErrorCode.mismatched_endpoint_type,
-            ErrorCode.inconsistent_cluster_id,
-        )
+        assert error in (ErrorCode.mismatched_endpoint_type, ErrorCode.inconsistent_cluster_id)
 
 
 def description(*resources: tuple[int, str]) -> RequestPayload:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -40,21 +41,16 @@ class IdleDriver:
         """Takes the listener."""
 
 
-def in_its_thread(
-    world: QuorumWorld, scenario: Callable[[ControllerLoop], Awaitable[None]]
-) -> None:
-    """Tells a scenario of the world's active controller, which runs in its thread."""
-
-    async def run() -> None:
-        driver, active = IdleDriver(), world.active
-        loop = ControllerLoop(driver, lambda _: active, lambda: world.now_ms)  # type: ignore[arg-type] # idle
-        loop.start()
-        try:
-            await scenario(loop)
-        finally:
-            await loop.close()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def in_its_thread(world: QuorumWorld) -> AsyncIterator[ControllerLoop]:
+    """The world's active controller, which runs in its thread."""
+    driver, active = IdleDriver(), world.active
+    loop = ControllerLoop(driver, lambda _: active, lambda: world.now_ms)  # type: ignore[arg-type] # idle
+    loop.start()
+    try:
+        yield loop
+    finally:
+        await loop.close()
 
 
 def compute(for_ms: int) -> None:
@@ -163,11 +159,10 @@ async def test_who_waits_for_an_answer_when_the_node_ends_gets_an_error(tmp_path
 
 
 @pytest.mark.parametrize("is_task", [False, True], ids=["a read", "the fencing of another one"])
-def test_no_long_step_ends_a_session_whose_heartbeat_waits(
+async def test_no_long_step_ends_a_session_whose_heartbeat_waits(
     monkeypatch: pytest.MonkeyPatch, is_task: bool
 ) -> None:
-    world = QuorumWorld()
-    world.elect(3000)
+    world = QuorumWorld.led()
     world.start_brokers(9)
     world.now_ms += DEFAULT_SESSION_TIMEOUT_MS
     world.start_brokers(1, 2, 3)
@@ -187,7 +182,7 @@ def test_no_long_step_ends_a_session_whose_heartbeat_waits(
             take_long()
         return fence(broker_id)
 
-    async def scenario(loop: ControllerLoop) -> None:
+    async with in_its_thread(world) as loop:
         monkeypatch.setattr(transitions, "handle_broker_fenced", fence_slowly)
         world.now_ms += int(is_task)  # now the session of 9 is over
         busy = asyncio.create_task(loop.look(lambda _: None if is_task else take_long()))
@@ -210,16 +205,11 @@ def test_no_long_step_ends_a_session_whose_heartbeat_waits(
         alive = await loop.look(lambda _: [each for each in epochs if cluster.is_unfenced(each)])
         assert alive == [1, 2, 3]
 
-    in_its_thread(world, scenario)
 
-
-def test_the_longest_interval_of_a_task_does_not_end_the_thread() -> None:
+async def test_the_longest_interval_of_a_task_does_not_end_the_thread() -> None:
     config = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=LONGEST_MS)
-    world = QuorumWorld(config=config)
-    world.elect(3000)
+    world = QuorumWorld.led(config=config)
 
-    async def scenario(loop: ControllerLoop) -> None:
+    async with in_its_thread(world) as loop:
         for _ in range(3):  # between them it waits for the end of that interval
             assert await loop.look(lambda controller: controller.is_active)
-
-    in_its_thread(world, scenario)

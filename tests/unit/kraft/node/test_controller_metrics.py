@@ -20,10 +20,7 @@ from kafka_common.observability.meanings import meaning_of
 from kafka_common.observability.metrics import Metrics
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.configuration_control import ConfigOperation
-from kraft.controller.quorum_controller_requests import (
-    DeleteTopics,
-    IncrementalAlterConfigs,
-)
+from kraft.controller.quorum_controller_requests import DeleteTopics, IncrementalAlterConfigs
 from kraft.node.quorum_controller_metrics import QuorumControllerMetrics
 from tests.support.quorum import eventually
 from tests.support.quorum_controller_world import QuorumWorld, topic

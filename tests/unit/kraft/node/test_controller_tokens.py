@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -298,7 +297,7 @@ def asked(
     return Call(context, ControllerServices(NobodysController(), node, authorizer))
 
 
-def test_a_token_for_another_principal_needs_a_rule() -> None:
+async def test_a_token_for_another_principal_needs_a_rule() -> None:
     request = request_schema(ApiKey.CREATE_DELEGATION_TOKEN, 3).request(
         owner_principal_type="User",
         owner_principal_name="bob",
@@ -307,10 +306,7 @@ def test_a_token_for_another_principal_needs_a_rule() -> None:
     )
     call = asked(ApiKey.CREATE_DELEGATION_TOKEN, "SASL_SSL", ALICE, Authorizer(AclCache({})))
 
-    async def run() -> Any:
-        return await TOKEN_APIS[ApiKey.CREATE_DELEGATION_TOKEN].respond(request, call)
-
-    answer = asyncio.run(run())
+    answer: Any = await TOKEN_APIS[ApiKey.CREATE_DELEGATION_TOKEN].respond(request, call)
 
     assert error_of(answer) is ErrorCode.delegation_token_authorization_failed
     assert (answer.principal_name, answer.issue_timestamp) == ("bob", -1)
@@ -326,7 +322,7 @@ def test_a_token_for_another_principal_needs_a_rule() -> None:
         ("SASL_SSL", ALICE, True),
     ],
 )
-def test_which_connections_are_trusted_with_tokens(
+async def test_which_connections_are_trusted_with_tokens(
     protocol: str, principal: Principal, is_allowed: bool
 ) -> None:
     request = request_schema(ApiKey.RENEW_DELEGATION_TOKEN, 2).request(
@@ -334,11 +330,10 @@ def test_which_connections_are_trusted_with_tokens(
     )
     call = asked(ApiKey.RENEW_DELEGATION_TOKEN, protocol, principal)
 
-    async def run() -> Any:
-        return await TOKEN_APIS[ApiKey.RENEW_DELEGATION_TOKEN].respond(request, call)
+    answer = TOKEN_APIS[ApiKey.RENEW_DELEGATION_TOKEN].respond(request, call)
 
     if is_allowed:
         with pytest.raises(AssertionError, match="RenewDelegationToken"):
-            asyncio.run(run())
+            await answer
     else:
-        assert error_of(asyncio.run(run())) is ErrorCode.delegation_token_request_not_allowed
+        assert error_of(await answer) is ErrorCode.delegation_token_request_not_allowed

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from kafka_common.errors import LimitReached
-from kafka_common.process.spare_descriptors import (
-    MOST_SPARE,
-    SPARE_DESCRIPTORS,
-    SpareDescriptors,
-)
+from kafka_common.process.spare_descriptors import MOST_SPARE, SPARE_DESCRIPTORS, SpareDescriptors
 from kraft.node.metadata_log_config import MetadataLogConfig
 from kraft.node.quorum_state_file import read_quorum_state, write_quorum_state
 from kraft.node.snapshot_files import MetadataSnapshotFiles, SnapshotWriter
@@ -24,23 +21,18 @@ from tests.support.quorum import Quorum, eventually
 
 ROLLS_AT_ONCE = MetadataLogConfig(segment_bytes=300, segment_min_bytes=1)
 RECORD = b"\1\x14\0\0" * 40
-Scenario = Callable[[Quorum], Awaitable[None]]
 
 
-def told(directory: Path, scenario: Scenario, voters: Sequence[int] = (1,)) -> None:
-    """A quorum that has a leader; each batch has a segment of its own."""
-
-    async def run() -> None:
-        quorum = Quorum(directory, voters)
-        try:
+@asynccontextmanager
+async def quorum_with_leader(
+    directory: Path, voters: Sequence[int] = (1,)
+) -> AsyncIterator[Quorum]:
+    """Each batch has a segment of its own."""
+    with SPARE_DESCRIPTORS.kept(MOST_SPARE):
+        async with Quorum(directory, voters) as quorum:
             await quorum.start(*voters, log=ROLLS_AT_ONCE)
             await quorum.leader()
-            await scenario(quorum)
-        finally:
-            await quorum.close()
-
-    with SPARE_DESCRIPTORS.kept(MOST_SPARE):
-        asyncio.run(run())
+            yield quorum
 
 
 async def append(quorum: Quorum) -> None:
@@ -62,10 +54,10 @@ def segments(quorum: Quorum) -> int:
     return len(list(quorum.directory.rglob("*.log")))
 
 
-def test_a_node_that_may_open_no_file_rolls_segments_and_commits(
+async def test_a_node_that_may_open_no_file_rolls_segments_and_commits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(quorum: Quorum) -> None:
+    async with quorum_with_leader(tmp_path) as quorum:
         await append(quorum)
         before = segments(quorum)
 
@@ -81,11 +73,9 @@ def test_a_node_that_may_open_no_file_rolls_segments_and_commits(
         await append(quorum)
         assert not quorum.tasks[1].done()
 
-    told(tmp_path, scenario)
 
-
-def test_followers_that_may_open_no_file_take_over_all_records(tmp_path: Path) -> None:
-    async def scenario(quorum: Quorum) -> None:
+async def test_followers_that_may_open_no_file_take_over_all_records(tmp_path: Path) -> None:
+    async with quorum_with_leader(tmp_path, voters=(1, 2, 3)) as quorum:
         with no_more_files():
             for _ in range(3):
                 await append(quorum)
@@ -96,13 +86,11 @@ def test_followers_that_may_open_no_file_take_over_all_records(tmp_path: Path) -
         )
         assert not any(task.done() for task in quorum.tasks.values())
 
-    told(tmp_path, scenario, voters=(1, 2, 3))
 
-
-def test_a_node_without_spare_descriptors_waits_and_then_commits_what_waited(
+async def test_a_node_without_spare_descriptors_waits_and_then_commits_what_waited(
     tmp_path: Path,
 ) -> None:
-    async def scenario(quorum: Quorum) -> None:
+    async with quorum_with_leader(tmp_path) as quorum:
         [driver] = [node.driver for node in quorum.nodes.values()]
         with no_more_files():
             while SPARE_DESCRIPTORS.allow_step():
@@ -116,37 +104,29 @@ def test_a_node_without_spare_descriptors_waits_and_then_commits_what_waited(
         await waiting
         assert not quorum.tasks[1].done()
 
-    told(tmp_path, scenario)
 
-
-def test_a_node_that_waits_for_descriptors_can_be_stopped(tmp_path: Path) -> None:
-    async def scenario(quorum: Quorum) -> None:
+async def test_a_node_that_waits_for_descriptors_can_be_stopped(tmp_path: Path) -> None:
+    async with quorum_with_leader(tmp_path) as quorum:
         with no_more_files():
             while SPARE_DESCRIPTORS.allow_step():
                 await append(quorum)
 
             assert await quorum.stop(1)
 
-    told(tmp_path, scenario)
 
-
-def test_what_was_committed_without_descriptors_is_there_after_a_restart(tmp_path: Path) -> None:
-    logs: list[bytes] = []
-
-    async def scenario(quorum: Quorum) -> None:
+async def test_what_was_committed_without_descriptors_is_there_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with quorum_with_leader(tmp_path) as quorum:
         with no_more_files():
             for _ in range(5):
                 await append(quorum)
-            logs.append(quorum.log_bytes(1))
+            before = quorum.log_bytes(1)
         await quorum.kill(1)
         await quorum.start(1, log=ROLLS_AT_ONCE)
         await quorum.leader()
-        logs.append(quorum.log_bytes(1))
 
-    told(tmp_path, scenario)
-
-    before, after = logs
-    assert after.startswith(before)
+        assert quorum.log_bytes(1).startswith(before)
 
 
 def test_election_and_snapshots_are_written_with_spare_descriptors(tmp_path: Path) -> None:

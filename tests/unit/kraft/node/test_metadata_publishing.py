@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,11 +25,7 @@ from kraft.metadata.records import (
     UserScramCredentialRecord,
     VersionedRecord,
 )
-from kraft.node.metadata_publishing import (
-    DECODED_AT_ONCE_BYTES,
-    LISTENER_NAME,
-    MetadataPublishing,
-)
+from kraft.node.metadata_publishing import DECODED_AT_ONCE_BYTES, LISTENER_NAME, MetadataPublishing
 from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
 from kraft.node.raft_driver import CommittedBatches
 from kraft.node.security_publishers import ScramPublisher
@@ -76,9 +73,9 @@ def scram(user: str, mechanism: int = 1, salt: bytes = b"salt") -> UserScramCred
 class PublishingQuorum(Quorum):
     """One whose nodes publish what is committed."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, recorder: Recorder | None) -> None:
         super().__init__(directory, (1,))
-        self.recorder = Recorder()
+        self.recorder = recorder or Recorder()
 
     @override
     def equip(self, node: QuorumNode, _settings: QuorumNodeSettings) -> None:
@@ -91,21 +88,19 @@ class PublishingQuorum(Quorum):
         driver.schedule_prepared_append()
 
 
-def with_quorum(directory: Path, scenario: Callable[[PublishingQuorum], Awaitable[None]]) -> None:
-    async def run() -> None:
-        quorum = PublishingQuorum(directory)
-        try:
-            await quorum.start(1)
-            await quorum.leader()
-            await scenario(quorum)
-        finally:
-            await quorum.close()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def publishing(
+    directory: Path, recorder: Recorder | None = None
+) -> AsyncIterator[PublishingQuorum]:
+    """A quorum that has a leader, and whose nodes publish to ``recorder``."""
+    async with PublishingQuorum(directory, recorder) as quorum:
+        await quorum.start(1)
+        await quorum.leader()
+        yield quorum
 
 
-def test_a_publisher_gets_its_records_in_their_order(tmp_path: Path) -> None:
-    async def scenario(quorum: PublishingQuorum) -> None:
+async def test_a_publisher_gets_its_records_in_their_order(tmp_path: Path) -> None:
+    async with publishing(tmp_path) as quorum:
         many = [topic(f"{'x' * 100}-{number}") for number in range(DECODED_AT_ONCE_BYTES // 100)]
         await eventually(lambda: quorum.recorder.caught_up_after == 0, "it has caught up")
         quorum.append(topic("first"), NoOpRecord())
@@ -116,11 +111,9 @@ def test_a_publisher_gets_its_records_in_their_order(tmp_path: Path) -> None:
         await eventually(lambda: "last" in quorum.recorder.names, "all is told")
         assert quorum.recorder.names == ["first", *(each.name for each in many), "last"]
 
-    with_quorum(tmp_path, scenario)
 
-
-def test_who_starts_again_has_caught_up_once_everything_was_published(tmp_path: Path) -> None:
-    async def scenario(quorum: PublishingQuorum) -> None:
+async def test_who_starts_again_has_caught_up_once_everything_was_published(tmp_path: Path) -> None:
+    async with publishing(tmp_path) as quorum:
         quorum.append(topic("a"))
         quorum.append(topic("b"))
         await eventually(lambda: quorum.recorder.names == ["a", "b"], "all is told")
@@ -132,11 +125,9 @@ def test_who_starts_again_has_caught_up_once_everything_was_published(tmp_path: 
         await eventually(lambda: quorum.recorder.caught_up_after is not None, "it has caught up")
         assert quorum.recorder.caught_up_after == 2
 
-    with_quorum(tmp_path, scenario)
 
-
-def test_a_transaction_counts_when_it_ends_and_never_if_it_is_aborted(tmp_path: Path) -> None:
-    async def scenario(quorum: PublishingQuorum) -> None:
+async def test_a_transaction_counts_when_it_ends_and_never_if_it_is_aborted(tmp_path: Path) -> None:
+    async with publishing(tmp_path) as quorum:
         quorum.append(BeginTransactionRecord("one"), topic("a"))
         quorum.append(topic("b"))
         quorum.append(AbortTransactionRecord("no"), topic("c"))
@@ -147,8 +138,6 @@ def test_a_transaction_counts_when_it_ends_and_never_if_it_is_aborted(tmp_path: 
         quorum.append(topic("e"), EndTransactionRecord(), topic("f"))
         await eventually(lambda: "f" in quorum.recorder.names, "the rest is told")
         assert quorum.recorder.names == ["c", "d", "e", "f"]
-
-    with_quorum(tmp_path, scenario)
 
 
 class NoPublisher(Recorder):
@@ -164,11 +153,7 @@ class NoPublisher(Recorder):
 async def test_a_node_whose_publisher_fails_ends_for_its_rules_would_be_of_the_past(
     tmp_path: Path,
 ) -> None:
-    quorum = PublishingQuorum(tmp_path)
-    quorum.recorder = NoPublisher()
-    try:
-        await quorum.start(1)
-        await quorum.leader()
+    async with publishing(tmp_path, NoPublisher()) as quorum:
         running = quorum.tasks[1]
 
         quorum.append(topic("poison"))
@@ -176,8 +161,6 @@ async def test_a_node_whose_publisher_fails_ends_for_its_rules_would_be_of_the_p
         with pytest.raises(KeyError, match="a bug"):
             async with asyncio.timeout(20):
                 await running
-    finally:
-        await quorum.close()
 
 
 class SnapshotOnly:

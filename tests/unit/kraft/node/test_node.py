@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.exposition import exposition_of
 from tests.support.quorum import QUICK, Quorum, eventually
-
-Scenario = Callable[[Quorum], Awaitable[None]]
-
-
-def told(directory: Path, scenario: Scenario) -> None:
-    async def run() -> None:
-        quorum = Quorum(directory)
-        try:
-            await scenario(quorum)
-        finally:
-            await quorum.close()
-
-    asyncio.run(run())
 
 
 async def append(quorum: Quorum, leader: int, *values: bytes) -> int:
@@ -34,8 +20,8 @@ async def append(quorum: Quorum, leader: int, *values: bytes) -> int:
     return offset
 
 
-def test_three_voters_elect_a_leader_and_hold_the_same_log(tmp_path: Path) -> None:
-    async def scenario(quorum: Quorum) -> None:
+async def test_three_voters_elect_a_leader_and_hold_the_same_log(tmp_path: Path) -> None:
+    async with Quorum(tmp_path) as quorum:
         await quorum.start(1, 2, 3)
         leader = await quorum.leader()
 
@@ -53,13 +39,11 @@ def test_three_voters_elect_a_leader_and_hold_the_same_log(tmp_path: Path) -> No
         epoch = quorum.leaders()[leader]
         assert {listener.leaders[-1] for listener in quorum.listeners.values()} == {(leader, epoch)}
 
-    told(tmp_path, scenario)
 
-
-def test_a_leader_that_is_killed_is_replaced_and_comes_back_with_the_same_log(
+async def test_a_leader_that_is_killed_is_replaced_and_comes_back_with_the_same_log(
     tmp_path: Path,
 ) -> None:
-    async def scenario(quorum: Quorum) -> None:
+    async with Quorum(tmp_path) as quorum:
         await quorum.start(1, 2, 3, quorum=QUICK)
         first = await quorum.leader()
         first_epoch = quorum.leaders()[first]
@@ -79,11 +63,9 @@ def test_a_leader_that_is_killed_is_replaced_and_comes_back_with_the_same_log(
             "three equal logs",
         )
 
-    told(tmp_path, scenario)
 
-
-def test_a_leader_that_stops_hands_over_at_once(tmp_path: Path) -> None:
-    async def scenario(quorum: Quorum) -> None:
+async def test_a_leader_that_stops_hands_over_at_once(tmp_path: Path) -> None:
+    async with Quorum(tmp_path) as quorum:
         await quorum.start(1, 2, 3)
         first = await quorum.leader()
         epoch = quorum.leaders()[first]
@@ -93,21 +75,19 @@ def test_a_leader_that_stops_hands_over_at_once(tmp_path: Path) -> None:
         second = await quorum.leader()
         assert quorum.leaders()[second] > epoch
 
-    told(tmp_path, scenario)
 
-
-def test_the_last_one_cannot_hand_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(quorum: Quorum) -> None:
+async def test_the_last_one_cannot_hand_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Quorum(tmp_path) as quorum:
         monkeypatch.setattr("kraft.node.quorum_node.SHUTDOWN_TIMEOUT_MS", 300)
         await quorum.start(1)
 
         assert not await quorum.stop(1)
 
-    told(tmp_path, scenario)
 
-
-def test_an_observer_follows_and_does_not_vote(tmp_path: Path) -> None:
-    async def scenario(quorum: Quorum) -> None:
+async def test_an_observer_follows_and_does_not_vote(tmp_path: Path) -> None:
+    async with Quorum(tmp_path) as quorum:
         await quorum.start(1, 2, 3, 9)
         leader = await quorum.leader()
         await append(quorum, leader, b"\1\x14\0\0")
@@ -122,11 +102,9 @@ def test_an_observer_follows_and_does_not_vote(tmp_path: Path) -> None:
         # One of three voters, with an observer beside it, is no majority.
         assert quorum.leaders() == {}
 
-    told(tmp_path, scenario)
 
-
-def test_a_wiped_node_gets_everything_again(tmp_path: Path) -> None:
-    async def scenario(quorum: Quorum) -> None:
+async def test_a_wiped_node_gets_everything_again(tmp_path: Path) -> None:
+    async with Quorum(tmp_path) as quorum:
         await quorum.start(1, 2, 3)
         leader = await quorum.leader()
         for _ in range(5):
@@ -142,22 +120,17 @@ def test_a_wiped_node_gets_everything_again(tmp_path: Path) -> None:
             lambda: quorum.log_bytes(follower) == quorum.log_bytes(leader), "the log is back"
         )
 
-    told(tmp_path, scenario)
-
 
 async def test_a_voter_alone_leads_and_commits(tmp_path: Path) -> None:
-    quorum = Quorum(tmp_path, (1,))
-    try:
+    async with Quorum(tmp_path, (1,)) as quorum:
         await quorum.start(1)
         assert await quorum.leader() == 1
         await append(quorum, 1, b"\1\x14\0\0")
         assert await quorum.stop(1)
-    finally:
-        await quorum.close()
 
 
-def test_the_metrics_have_kafkas_names_and_tell_the_truth(tmp_path: Path) -> None:
-    async def scenario(quorum: Quorum) -> None:
+async def test_the_metrics_have_kafkas_names_and_tell_the_truth(tmp_path: Path) -> None:
+    async with Quorum(tmp_path) as quorum:
         await quorum.start(1, 2, 3)
         leader = await quorum.leader()
         await append(quorum, leader, b"\1\x14\0\0")
@@ -184,8 +157,6 @@ def test_the_metrics_have_kafkas_names_and_tell_the_truth(tmp_path: Path) -> Non
         text = exposition_of(quorum.metrics[leader]).decode()
         assert 'kafka_server_raft_metrics_current_state{value="leader"} 1.0' in text
         assert "kafka_server_raft_metrics_high_watermark 2.0" in text
-
-    told(tmp_path, scenario)
 
 
 def _value(quorum: Quorum, node_id: int, name: str) -> str | float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +28,15 @@ from kraft.raft.wire import OFFERED, api_key_of, read_response, write_request
 from tests.support.quorum import CLUSTER_ID, Quorum
 
 
-def asked(directory: Path, scenario: Callable[[Connection], Awaitable[None]]) -> None:
-    """One of three voters, alone; ``story`` has a connection to it."""
-
-    async def run() -> None:
-        quorum = Quorum(directory)
-        try:
-            await quorum.start(1)
-            endpoint = quorum.voters.endpoints[1]
-            connection = await Connection.open(*endpoint, client_id="test")
-            await scenario(connection)
-            await connection.close()
-        finally:
-            await quorum.close()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def one_of_three(directory: Path) -> AsyncIterator[Connection]:
+    """A connection to one of three voters, which is alone."""
+    async with Quorum(directory) as quorum:
+        await quorum.start(1)
+        endpoint = quorum.voters.endpoints[1]
+        connection = await Connection.open(*endpoint, client_id="test")
+        yield connection
+        await connection.close()
 
 
 async def ask(connection: Connection, request: RaftRequest, version: int) -> Any:
@@ -51,8 +46,8 @@ async def ask(connection: Connection, request: RaftRequest, version: int) -> Any
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_api_versions_offers_exactly_what_is_answered(tmp_path: Path, version: int) -> None:
-    async def scenario(connection: Connection) -> None:
+async def test_api_versions_offers_exactly_what_is_answered(tmp_path: Path, version: int) -> None:
+    async with one_of_three(tmp_path) as connection:
         request = request_schema(ApiKey.API_VERSIONS, version).request(
             client_software_name="test", client_software_version="1.0"
         )
@@ -70,11 +65,9 @@ def test_api_versions_offers_exactly_what_is_answered(tmp_path: Path, version: i
             ApiKey.SASL_AUTHENTICATE: (0, 2),
         }
 
-    asked(tmp_path, scenario)
 
-
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: Path) -> None:
-    async def scenario(connection: Connection) -> None:
+async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as connection:
         request = request_schema(ApiKey.API_VERSIONS, 4).request(
             client_software_name="test", client_software_version="1.0"
         )
@@ -95,22 +88,18 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: P
         [entry] = response.api_keys
         assert (entry.api_key, entry.min_version, entry.max_version) == (18, 0, 4)
 
-    asked(tmp_path, scenario)
 
-
-def test_what_is_not_offered_closes_the_connection(tmp_path: Path) -> None:
-    async def scenario(connection: Connection) -> None:
+async def test_what_is_not_offered_closes_the_connection(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as connection:
         with pytest.raises(ConnectionError):
             await connection.call(ApiKey.METADATA, 12, (b"\0" * 8,))
 
-    asked(tmp_path, scenario)
-
 
 @pytest.mark.parametrize("version", range(13, 18))
-def test_who_does_not_lead_answers_a_fetch_at_once_and_says_whom_it_knows(
+async def test_who_does_not_lead_answers_a_fetch_at_once_and_says_whom_it_knows(
     tmp_path: Path, version: int
 ) -> None:
-    async def scenario(connection: Connection) -> None:
+    async with one_of_three(tmp_path) as connection:
         fetch = FetchRequest(CLUSTER_ID, ReplicaKey(2), 0, 0, 0, 60_000, 1_000)
         async with asyncio.timeout(5):
             response = await ask(connection, fetch, version)
@@ -121,12 +110,10 @@ def test_who_does_not_lead_answers_a_fetch_at_once_and_says_whom_it_knows(
         )
         assert response.leader_id is None
 
-    asked(tmp_path, scenario)
-
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_vote_is_given_over_the_wire(tmp_path: Path, version: int) -> None:
-    async def scenario(connection: Connection) -> None:
+async def test_a_vote_is_given_over_the_wire(tmp_path: Path, version: int) -> None:
+    async with one_of_three(tmp_path) as connection:
         vote = VoteRequest(CLUSTER_ID, ReplicaKey(1), 50, ReplicaKey(2), OffsetAndEpoch(0, 0))
         response = await ask(connection, vote, version)
 
@@ -137,11 +124,9 @@ def test_a_vote_is_given_over_the_wire(tmp_path: Path, version: int) -> None:
         ), version)  # fmt: skip
         assert (again.error, again.vote_granted) == (ErrorCode.none, False)
 
-    asked(tmp_path, scenario)
 
-
-def test_another_cluster_is_refused_and_nothing_changes(tmp_path: Path) -> None:
-    async def scenario(connection: Connection) -> None:
+async def test_another_cluster_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    async with one_of_three(tmp_path) as connection:
         begin = BeginQuorumEpochRequest("another", None, 2, 99, {})
         refused = await ask(connection, begin, 1)
         described = await ask(connection, DescribeQuorumRequest(), 2)
@@ -151,5 +136,3 @@ def test_another_cluster_is_refused_and_nothing_changes(tmp_path: Path) -> None:
         begun = await ask(connection, BeginQuorumEpochRequest(CLUSTER_ID, None, 2, 98, {}), 1)
         assert begun.error is ErrorCode.none
         assert (begun.leader_id, begun.leader_epoch) == (2, 98)
-
-    asked(tmp_path, scenario)

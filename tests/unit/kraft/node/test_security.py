@@ -19,11 +19,7 @@ from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import read_response
 from kafka_common.protocol.scram import ScramMechanism, salt_password
 from kafka_common.protocol.versioned_messages import request_schema
-from kraft.metadata.bootstrap import (
-    BOOTSTRAP_FILE,
-    BootstrapMetadata,
-    encode_bootstrap,
-)
+from kraft.metadata.bootstrap import BOOTSTRAP_FILE, BootstrapMetadata, encode_bootstrap
 from kraft.metadata.metadata_version import LATEST_PRODUCTION
 from kraft.node.node_security import node_security
 from kraft.node.scram_arguments import parse_scram

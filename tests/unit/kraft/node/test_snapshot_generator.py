@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -16,17 +16,9 @@ from uuid import UUID
 import pytest
 
 from kraft.controller.quorum_controller import QuorumController
-from kraft.controller.quorum_controller_values import (
-    CommitHandled,
-    CommittedBatch,
-    SnapshotLoaded,
-)
+from kraft.controller.quorum_controller_values import CommitHandled, CommittedBatch, SnapshotLoaded
 from kraft.controller.snapshot_trigger import SnapshotConfig
-from kraft.metadata.metadata_batches import (
-    ControlBatch,
-    DataBatch,
-    iterate_metadata_batches,
-)
+from kraft.metadata.metadata_batches import ControlBatch, DataBatch, iterate_metadata_batches
 from kraft.metadata.records import (
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -193,8 +185,7 @@ class Generating:
     """A controller in a world, and a generator that watches it from behind its start."""
 
     def __init__(self, partitions: int = 3) -> None:
-        self.world = QuorumWorld()
-        self.world.elect(3000)
+        self.world = QuorumWorld.led()
         self.world.start_brokers(1)
         for number in range(0, partitions, 1_000):
             many = min(1_000, partitions - number)
@@ -220,116 +211,101 @@ class Generating:
         await eventually(lambda: not self.generator.is_busy, "the snapshot is done")
 
 
-def generating(scenario: Callable[[Generating], Awaitable[None]], partitions: int = 3) -> None:
-    async def run() -> None:
-        await scenario(Generating(partitions))
+async def test_a_snapshot_is_made_after_enough_bytes_and_the_count_begins_anew() -> None:
+    generating = Generating()
+    generating.committed(999)
+    assert not generating.generator.is_busy
+    expected = stable_records(generating.standby)
 
-    asyncio.run(run())
+    generating.committed(1)
+    await generating.done()
 
-
-def test_a_snapshot_is_made_after_enough_bytes_and_the_count_begins_anew() -> None:
-    async def scenario(told: Generating) -> None:
-        told.committed(999)
-        assert not told.generator.is_busy
-        expected = stable_records(told.standby)
-
-        told.committed(1)
-        await told.done()
-
-        [made] = told.store.added
-        end = told.standby.state.offsets.last_committed_record_offset + 1
-        assert made.snapshot_id == (end, 1)
-        assert [record for record, _ in records_of(made.data)] == [record for record, _ in expected]
-        header = next(iterate_metadata_batches(made.data))
-        assert header.records == (SnapshotHeader(77),)
-        assert made.is_closed
-        assert told.generator.latest_bytes == len(made.data)
-        told.committed(999)
-        assert not told.generator.is_busy
-        told.now_ms = 60_000
-        told.world.create_topic("later", (1,))
-        told.committed(0)
-        await told.done()
-        assert len(told.store.added) == 2
-
-    generating(scenario)
+    [made] = generating.store.added
+    end = generating.standby.state.offsets.last_committed_record_offset + 1
+    assert made.snapshot_id == (end, 1)
+    assert [record for record, _ in records_of(made.data)] == [record for record, _ in expected]
+    header = next(iterate_metadata_batches(made.data))
+    assert header.records == (SnapshotHeader(77),)
+    assert made.is_closed
+    assert generating.generator.latest_bytes == len(made.data)
+    generating.committed(999)
+    assert not generating.generator.is_busy
+    generating.now_ms = 60_000
+    generating.world.create_topic("later", (1,))
+    generating.committed(0)
+    await generating.done()
+    assert len(generating.store.added) == 2
 
 
-def test_what_is_read_again_after_a_start_is_no_reason_for_a_snapshot() -> None:
-    async def scenario(told: Generating) -> None:
-        told.generator = told.another(SnapshotConfig(1_000, 60_000))
-        told.committed(10**9, is_latest=False)
-        told.committed(10**9)
-        assert not told.generator.is_busy
+async def test_what_is_read_again_after_a_start_is_no_reason_for_a_snapshot() -> None:
+    generating = Generating()
+    generating.generator = generating.another(SnapshotConfig(1_000, 60_000))
+    generating.committed(10**9, is_latest=False)
+    generating.committed(10**9)
+    assert not generating.generator.is_busy
 
-        told.committed(1_000)
+    generating.committed(1_000)
 
-        assert told.generator.is_busy
-        await told.done()
-
-    generating(scenario)
+    assert generating.generator.is_busy
+    await generating.done()
 
 
-def test_a_snapshot_that_was_loaded_puts_the_next_one_off() -> None:
-    async def scenario(told: Generating) -> None:
-        told.committed(999)
-        told.generator.loaded()
-        told.committed(999)
-        assert not told.generator.is_busy
-
-    generating(scenario)
+async def test_a_snapshot_that_was_loaded_puts_the_next_one_off() -> None:
+    generating = Generating()
+    generating.committed(999)
+    generating.generator.loaded()
+    generating.committed(999)
+    assert not generating.generator.is_busy
 
 
-def test_there_is_none_while_a_transaction_is_open_but_one_when_it_has_ended() -> None:
-    async def scenario(told: Generating) -> None:
-        offset = told.world.log.end_offset
+async def test_there_is_none_while_a_transaction_is_open_but_one_when_it_has_ended() -> None:
+    generating = Generating()
+    offset = generating.world.log.end_offset
 
-        def commit(record: BeginTransactionRecord | TopicRecord | EndTransactionRecord) -> None:
-            nonlocal offset
-            versioned = (VersionedRecord(record, 0),)
-            told.world.feed(3001, CommitHandled((CommittedBatch(offset, offset, 1, 0, versioned),)))
-            offset += 1
+    def commit(record: BeginTransactionRecord | TopicRecord | EndTransactionRecord) -> None:
+        nonlocal offset
+        versioned = (VersionedRecord(record, 0),)
+        generating.world.feed(
+            3001, CommitHandled((CommittedBatch(offset, offset, 1, 0, versioned),))
+        )
+        offset += 1
 
-        commit(BeginTransactionRecord())
-        commit(TopicRecord("half", HALF_ID))
-        told.committed(1_000)
-        assert not told.generator.is_busy
+    commit(BeginTransactionRecord())
+    commit(TopicRecord("half", HALF_ID))
+    generating.committed(1_000)
+    assert not generating.generator.is_busy
 
-        commit(EndTransactionRecord())
-        told.committed(0)
-        await told.done()
+    commit(EndTransactionRecord())
+    generating.committed(0)
+    await generating.done()
 
-        [made] = told.store.added
-        names = {record.name for record, _ in records_of(made.data)
-                 if isinstance(record, TopicRecord)}  # fmt: skip
-        assert "half" in names
-
-    generating(scenario)
+    [made] = generating.store.added
+    names = {record.name for record, _ in records_of(made.data)
+             if isinstance(record, TopicRecord)}  # fmt: skip
+    assert "half" in names
 
 
-def test_a_state_that_changes_while_it_is_written_is_written_as_it_was() -> None:
-    async def scenario(told: Generating) -> None:
-        expected = stable_records(told.standby)
-        told.committed(1_000)
-        turns = 0
+async def test_a_state_that_changes_while_it_is_written_is_written_as_it_was() -> None:
+    generating = Generating(partitions=5_000)
+    expected = stable_records(generating.standby)
+    generating.committed(1_000)
+    turns = 0
 
-        while told.generator.is_busy:
-            await asyncio.sleep(0)
-            if turns < 20:
-                told.world.create_topic(f"new-{turns}", (1,))
-                told.committed(1_000)  # one at a time
-            turns += 1
+    while generating.generator.is_busy:
+        await asyncio.sleep(0)
+        if turns < 20:
+            generating.world.create_topic(f"new-{turns}", (1,))
+            generating.committed(1_000)  # one at a time
+        turns += 1
 
-        [made] = told.store.added
-        assert [record for record, _ in records_of(made.data)] == [record for record, _ in expected]
-        batches = list(iterate_metadata_batches(made.data))
-        assert max(len(batch.records) for batch in batches) == 1024
-        assert turns > len(batches)  # everyone else had a turn for each batch
-        told.committed(0)
-        await told.done()
-        assert len(told.store.added) == 2
-
-    generating(scenario, partitions=5_000)
+    [made] = generating.store.added
+    assert [record for record, _ in records_of(made.data)] == [record for record, _ in expected]
+    batches = list(iterate_metadata_batches(made.data))
+    assert max(len(batch.records) for batch in batches) == 1024
+    assert turns > len(batches)  # everyone else had a turn for each batch
+    generating.committed(0)
+    await generating.done()
+    assert len(generating.store.added) == 2
 
 
 @pytest.mark.parametrize(
@@ -337,90 +313,83 @@ def test_a_state_that_changes_while_it_is_written_is_written_as_it_was() -> None
     [OSError("no space left"), MemoryError(), RuntimeError("can't start new thread"), ValueError()],
 )
 @pytest.mark.parametrize("place", ["create", "append", "freeze", "add"])
-def test_an_exception_at_any_place_costs_one_snapshot_and_the_next_one_is_made(
+async def test_an_exception_at_any_place_costs_one_snapshot_and_the_next_one_is_made(
     failure: Exception, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(told: Generating) -> None:
-        told.store.failure, told.store.fails_at = failure, place
-        told.committed(1_000)
-        await told.done()
-        stable = told.standby.state.offsets.last_stable_offset
-        assert not told.standby.state.registry.is_held(stable)
-        assert told.store.added == []
-        assert all(each.is_closed for each in told.store.begun)
-        told.store.failure = None
+    caplog.set_level(logging.ERROR, LOGGER)
+    generating = Generating()
+    generating.store.failure, generating.store.fails_at = failure, place
+    generating.committed(1_000)
+    await generating.done()
+    stable = generating.standby.state.offsets.last_stable_offset
+    assert not generating.standby.state.registry.is_held(stable)
+    assert generating.store.added == []
+    assert all(each.is_closed for each in generating.store.begun)
+    generating.store.failure = None
 
-        told.committed(1_000)
-        await told.done()
+    generating.committed(1_000)
+    await generating.done()
 
-        assert len(told.store.added) == 1
-        assert told.generator.disabled_reason is None
+    assert len(generating.store.added) == 1
+    assert generating.generator.disabled_reason is None
 
-    with caplog.at_level(logging.ERROR, LOGGER):
-        generating(scenario)
     assert [line.getMessage()[:36] for line in caplog.records] == [
         "KRaft snapshot file generation error"
     ]
 
 
-def test_a_state_that_cannot_be_read_costs_one_snapshot_and_not_the_node(
+async def test_a_state_that_cannot_be_read_costs_one_snapshot_and_not_the_node(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario(told: Generating) -> None:
-        told.standby.state.registry.reset()
+    caplog.set_level(logging.ERROR, LOGGER)
+    generating = Generating()
+    generating.standby.state.registry.reset()
 
-        told.committed(1_000)
+    generating.committed(1_000)
 
-        assert not told.generator.is_busy
-        assert told.generator.disabled_reason is None
+    assert not generating.generator.is_busy
+    assert generating.generator.disabled_reason is None
 
-    with caplog.at_level(logging.ERROR, LOGGER):
-        generating(scenario)
     assert len(caplog.records) == 1
 
 
-def test_one_of_the_same_offset_is_not_made_twice(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(told: Generating) -> None:
-        for _ in range(2):
-            told.committed(1_000)
-            await told.done()
+async def test_one_of_the_same_offset_is_not_made_twice(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, LOGGER)
+    generating = Generating()
+    for _ in range(2):
+        generating.committed(1_000)
+        await generating.done()
 
-        assert len(told.store.added) == 1
-        assert told.generator.disabled_reason is None
+    assert len(generating.store.added) == 1
+    assert generating.generator.disabled_reason is None
 
-    with caplog.at_level(logging.ERROR, LOGGER):
-        generating(scenario)
     assert caplog.records[0].getMessage().endswith("because it already exists.")
 
 
-def test_a_snapshot_of_the_leader_ends_one_that_is_under_way() -> None:
-    async def scenario(told: Generating) -> None:
-        told.committed(1_000)
-        await asyncio.sleep(0)
+async def test_a_snapshot_of_the_leader_ends_one_that_is_under_way() -> None:
+    generating = Generating(partitions=5_000)
+    generating.committed(1_000)
+    await asyncio.sleep(0)
 
-        told.world.feed(3001, SnapshotLoaded(OffsetAndEpoch(10**6, 1), (), 0))
-        await told.done()
+    generating.world.feed(3001, SnapshotLoaded(OffsetAndEpoch(10**6, 1), (), 0))
+    await generating.done()
 
-        [begun] = told.store.begun
-        assert begun.is_closed
-        assert not begun.is_frozen
-        assert told.store.added == []
-        assert told.generator.disabled_reason is None
-
-    generating(scenario, partitions=5_000)
+    [begun] = generating.store.begun
+    assert begun.is_closed
+    assert not begun.is_frozen
+    assert generating.store.added == []
+    assert generating.generator.disabled_reason is None
 
 
-def test_a_generator_that_is_closed_drops_what_it_has_begun_and_begins_no_more() -> None:
-    async def scenario(told: Generating) -> None:
-        told.committed(1_000)
-        await asyncio.sleep(0)
+async def test_a_generator_that_is_closed_drops_what_it_has_begun_and_begins_no_more() -> None:
+    generating = Generating(partitions=5_000)
+    generating.committed(1_000)
+    await asyncio.sleep(0)
 
-        await told.generator.close()
-        told.committed(1_000)
+    await generating.generator.close()
+    generating.committed(1_000)
 
-        assert not told.generator.is_busy
-        [begun] = told.store.begun
-        assert begun.is_closed
-        assert told.store.added == []
-
-    generating(scenario, partitions=5_000)
+    assert not generating.generator.is_busy
+    [begun] = generating.store.begun
+    assert begun.is_closed
+    assert generating.store.added == []

@@ -9,10 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.acls import AclOperation, PatternType, PermissionType, ResourceType
-from kraft.metadata.records import (
-    AccessControlEntryRecord,
-    RemoveAccessControlEntryRecord,
-)
+from kraft.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from kraft.node.security_publishers import AclPublisher
 from replica_manager.security.acl_cache import AclBindingFilter
 from replica_manager.security.authorizer import CLUSTER_NAME, Requester

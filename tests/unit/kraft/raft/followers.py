@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from kraft.raft.messages import (
-    FetchRequest,
-    FetchResponse,
-)
+from kraft.raft.messages import FetchRequest, FetchResponse
 from kraft.raft.outputs import RaftOutput, SendRequest
-from kraft.raft.values import (
-    OffsetAndEpoch,
-)
+from kraft.raft.values import OffsetAndEpoch
 
 
 def fetches(outputs: list[RaftOutput]) -> list[tuple[int, int, int]]:

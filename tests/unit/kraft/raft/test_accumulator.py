@@ -152,9 +152,7 @@ def test_a_drain_between_preparing_and_allowing_does_not_lose_the_linger(
     assert [batch.last_offset for batch in drained] == [BASE + 1]
 
 
-def test_the_first_of_several_prepared_appends_pins_them_all(
-    accumulator: BatchAccumulator,
-) -> None:
+def test_the_first_of_several_prepared_appends_pins_them_all(accumulator: BatchAccumulator) -> None:
     accumulator.prepare(EPOCH, [HALF], START_MS)
     accumulator.prepare(EPOCH, [HALF], START_MS)
     accumulator.prepare(EPOCH, [HALF], START_MS)

@@ -7,13 +7,7 @@ from uuid import UUID
 import pytest
 
 from kafka_common.errors import RaftFatal
-from kraft.raft.states import (
-    CandidateState,
-    FollowerState,
-    ResignedState,
-    UnattachedState,
-    Vote,
-)
+from kraft.raft.states import CandidateState, FollowerState, ResignedState, UnattachedState, Vote
 from kraft.raft.values import ElectionState, ReplicaKey
 from tests.support.raft_harness import LISTENER, endpoint, voter_set
 

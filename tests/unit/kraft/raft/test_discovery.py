@@ -18,6 +18,7 @@ from tests.support.raft_harness import (
     RaftHarness,
     batch,
     endpoint,
+    following,
     log_of,
     records,
     refused,
@@ -177,8 +178,7 @@ def test_a_node_without_others_to_ask_waits() -> None:
 
 @pytest.mark.parametrize("local", [1, 9])
 def test_a_follower_whose_leader_fails_asks_a_bootstrap_server_meanwhile(local: int) -> None:
-    node = RaftHarness(local=local, bootstrap_servers=SERVERS).start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4, local=local, bootstrap_servers=SERVERS)
 
     node.fail(send)
 
@@ -187,8 +187,7 @@ def test_a_follower_whose_leader_fails_asks_a_bootstrap_server_meanwhile(local: 
 
 @pytest.mark.parametrize("local", [1, 9])
 def test_a_follower_whose_leader_is_leaving_asks_a_bootstrap_server_meanwhile(local: int) -> None:
-    node = RaftHarness(local=local, bootstrap_servers=SERVERS).start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4, local=local, bootstrap_servers=SERVERS)
 
     node.reply(send, refused(ErrorCode.broker_not_available, 4, leader=2))
 
@@ -197,8 +196,7 @@ def test_a_follower_whose_leader_is_leaving_asks_a_bootstrap_server_meanwhile(lo
 
 @pytest.mark.parametrize("local", [1, 9])
 def test_a_follower_whose_leader_does_not_answer_asks_a_bootstrap_server(local: int) -> None:
-    node = RaftHarness(local=local, bootstrap_servers=SERVERS, config=PATIENT).start()
-    node.follow(2, epoch=4)
+    node, _ = following(2, epoch=4, local=local, bootstrap_servers=SERVERS, config=PATIENT)
 
     node.run_ms(PATIENT.request_timeout_ms)
 
@@ -206,8 +204,7 @@ def test_a_follower_whose_leader_does_not_answer_asks_a_bootstrap_server(local: 
 
 
 def test_a_leader_that_did_not_answer_is_asked_again_once_another_node_names_it() -> None:
-    node = RaftHarness(bootstrap_servers=SERVERS, config=PATIENT).start()
-    node.follow(2, epoch=4)
+    node, _ = following(2, epoch=4, bootstrap_servers=SERVERS, config=PATIENT)
     node.run_ms(PATIENT.request_timeout_ms)
 
     node.reply(node.only_send, named(2, 4))
@@ -244,8 +241,7 @@ def test_of_all_nodes_one_is_asked_at_a_time() -> None:
 
 
 def test_an_observer_without_a_sign_of_life_asks_others_and_follows_on() -> None:
-    node = RaftHarness(local=9, bootstrap_servers=SERVERS).start()
-    node.follow(2, epoch=4)
+    node, _ = following(2, epoch=4, local=9, bootstrap_servers=SERVERS)
 
     asked = destinations(node.run_ms(FETCH_MS + CONFIG.request_timeout_ms))
 

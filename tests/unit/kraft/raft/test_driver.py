@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -30,13 +31,7 @@ from kraft.raft.messages import (
     VoteResponse,
 )
 from kraft.raft.outputs import SendRequest
-from kraft.raft.values import (
-    ElectionState,
-    NodeAddress,
-    OffsetAndEpoch,
-    ReplicaKey,
-    VoterSet,
-)
+from kraft.raft.values import ElectionState, NodeAddress, OffsetAndEpoch, ReplicaKey, VoterSet
 from tests.support.quorum import CLUSTER_ID, eventually
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
@@ -94,23 +89,22 @@ class Driven:
         return asyncio.create_task(self.driver.ask(asked, "CONTROLLER"))
 
 
-def told(scenario: Callable[[Driven], Awaitable[None]], log: InMemoryRaftLog | None = None) -> None:
-    async def run() -> None:
-        driven = Driven(log=log)
-        running = asyncio.create_task(driven.driver.run(driven.channels))
-        await eventually(lambda: bool(driven.disk.written), "the node has started")
-        try:
-            await scenario(driven)
-        finally:
-            driven.disk.works.set()
-            running.cancel()
-            await asyncio.wait((running,))
+@asynccontextmanager
+async def running(log: InMemoryRaftLog | None = None) -> AsyncIterator[Driven]:
+    """A node that has started."""
+    driven = Driven(log=log)
+    run = asyncio.create_task(driven.driver.run(driven.channels))
+    await eventually(lambda: bool(driven.disk.written), "the node has started")
+    try:
+        yield driven
+    finally:
+        driven.disk.works.set()
+        run.cancel()
+        await asyncio.wait((run,))
 
-    asyncio.run(run())
 
-
-def test_a_vote_is_on_disk_before_it_is_given() -> None:
-    async def scenario(driven: Driven) -> None:
+async def test_a_vote_is_on_disk_before_it_is_given() -> None:
+    async with running() as driven:
         driven.disk.works.clear()
 
         vote = driven.vote(7)
@@ -123,11 +117,9 @@ def test_a_vote_is_on_disk_before_it_is_given() -> None:
         assert answer.vote_granted
         assert driven.disk.written[-1].voted_key == ReplicaKey(2)
 
-    told(scenario)
 
-
-def test_a_fetch_is_answered_at_once_by_who_does_not_lead() -> None:
-    async def scenario(driven: Driven) -> None:
+async def test_a_fetch_is_answered_at_once_by_who_does_not_lead() -> None:
+    async with running() as driven:
         fetch = FetchRequest(CLUSTER_ID, ReplicaKey(2), 0, 0, 0, 60_000, 1_000)
 
         async with asyncio.timeout(5):
@@ -135,8 +127,6 @@ def test_a_fetch_is_answered_at_once_by_who_does_not_lead() -> None:
 
         assert isinstance(answer, FetchResponse)
         assert answer.error.name == "not_leader_or_follower"
-
-    told(scenario)
 
 
 class RecordingLog(InMemoryRaftLog):
@@ -157,8 +147,8 @@ class RecordingLog(InMemoryRaftLog):
         super().flush()
 
 
-def test_each_part_of_a_snapshot_is_flushed_before_the_next_is_taken() -> None:
-    async def scenario(driven: Driven) -> None:
+async def test_each_part_of_a_snapshot_is_flushed_before_the_next_is_taken() -> None:
+    async with running(RecordingLog()) as driven:
         assert isinstance(driven.log, RecordingLog)
         begin = BeginQuorumEpochRequest(CLUSTER_ID, None, 2, 7, {})
         await driven.driver.ask(begin, "CONTROLLER")
@@ -175,8 +165,6 @@ def test_each_part_of_a_snapshot_is_flushed_before_the_next_is_taken() -> None:
         await eventually(lambda: driven.log.end_offset == 50, "the snapshot is there")
         assert driven.log.done == ["flushed", "part a", "flushed", "part b", "flushed", "part c"]
 
-    told(scenario, RecordingLog())
-
 
 async def answered(driven: Driven, kind: type[RaftRequest], response: AnyRaftResponse) -> None:
     """Has the leader, 2, answer the request of that kind that it is sent next."""
@@ -187,12 +175,12 @@ async def answered(driven: Driven, kind: type[RaftRequest], response: AnyRaftRes
     driven.driver.put(RaftResponseReceived(2, request.correlation_id, known))
 
 
-def test_a_bounded_number_of_requests_waits_for_a_slow_disk(
+async def test_a_bounded_number_of_requests_waits_for_a_slow_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(raft_driver, "MAX_QUEUED_REQUESTS", 5)
 
-    async def scenario(driven: Driven) -> None:
+    async with running() as driven:
         driven.disk.works.clear()
         votes = [driven.vote(7 + number) for number in range(20)]
 
@@ -206,8 +194,6 @@ def test_a_bounded_number_of_requests_waits_for_a_slow_disk(
         driven.disk.works.set()
         answers = await asyncio.gather(*votes)
         assert all(isinstance(answer, VoteResponse) for answer in answers)
-
-    told(scenario)
 
 
 async def test_a_disk_that_fails_ends_the_node_and_its_waiting_requests() -> None:

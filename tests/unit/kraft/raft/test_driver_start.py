@@ -11,13 +11,7 @@ from kraft.raft.config import QuorumConfig
 from kraft.raft.kafka_raft_client import KafkaRaftClient
 from kraft.raft.messages import VoteRequest, VoteResponse
 from kraft.raft.outputs import SendRequest
-from kraft.raft.values import (
-    ElectionState,
-    NodeAddress,
-    OffsetAndEpoch,
-    ReplicaKey,
-    VoterSet,
-)
+from kraft.raft.values import ElectionState, NodeAddress, OffsetAndEpoch, ReplicaKey, VoterSet
 from tests.support.quorum import CLUSTER_ID
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 

@@ -24,9 +24,11 @@ from tests.support.raft_harness import (
     batches_in,
     begin,
     endpoint,
+    following,
     granted,
     log_of,
     rejected,
+    standing,
     vote,
 )
 
@@ -95,8 +97,7 @@ def test_a_candidate_asks_every_other_voter_for_its_vote_once_it_has_written_its
 
 
 def test_a_follower_is_a_candidate_without_responses_for_the_fetch_timeout() -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=4)
+    node, _ = following(2, epoch=4)
 
     node.run_ms(FETCH_MS - 1)
     assert node.state() is StateName.FOLLOWER
@@ -119,8 +120,7 @@ def test_an_ex_candidate_asks_again_in_its_epoch_after_a_restart() -> None:
 
 
 def test_of_three_voters_the_first_vote_elects() -> None:
-    node = RaftHarness().start()
-    first, second = node.become_candidate()
+    node, (first, second) = standing()
 
     node.reply(second, granted(1))
 
@@ -133,8 +133,7 @@ def test_of_three_voters_the_first_vote_elects() -> None:
 
 
 def test_a_vote_that_comes_after_the_election_changes_nothing() -> None:
-    node = RaftHarness().start()
-    first, second = node.become_candidate()
+    node, (first, second) = standing()
     node.reply(first, granted(1))
     before = node.log.read(0, 10_000)
 
@@ -145,8 +144,7 @@ def test_a_vote_that_comes_after_the_election_changes_nothing() -> None:
 
 
 def test_of_five_voters_two_other_votes_are_needed() -> None:
-    node = RaftHarness(voters=[1, 2, 3, 4, 5]).start()
-    sends = node.become_candidate()
+    node, sends = standing(voters=[1, 2, 3, 4, 5])
 
     node.reply(sends[0], granted(1))
     assert node.state() is StateName.CANDIDATE
@@ -170,8 +168,7 @@ def test_a_new_leader_writes_its_leadership_down_before_its_first_record_is_flus
 
 
 def test_two_rejections_of_three_voters_are_a_back_off_at_once_and_then_the_next_epoch() -> None:
-    node = RaftHarness(randomness=1).start()
-    first, second = node.become_candidate()
+    node, (first, second) = standing(randomness=1)
 
     node.reply(first, rejected(1))
     assert node.of(SendRequest) == []
@@ -186,8 +183,7 @@ def test_two_rejections_of_three_voters_are_a_back_off_at_once_and_then_the_next
 
 
 def test_without_answers_an_election_lasts_its_timeout_and_is_followed_by_a_back_off() -> None:
-    node = RaftHarness(randomness=1).start()
-    node.become_candidate()
+    node, _ = standing(randomness=1)
     began_ms = node.now_ms
 
     node.run_ms(ELECTION_MS + 1 + 99)
@@ -199,8 +195,7 @@ def test_without_answers_an_election_lasts_its_timeout_and_is_followed_by_a_back
 
 
 def test_the_back_off_doubles_with_each_lost_election_up_to_its_maximum() -> None:
-    node = RaftHarness(randomness=10_000).start()
-    node.become_candidate()
+    node, _ = standing(randomness=10_000)
     waits = []
 
     for _ in range(5):
@@ -222,8 +217,7 @@ def test_while_it_backs_off_a_candidate_sends_no_request() -> None:
 
 
 def test_a_vote_that_comes_while_it_backs_off_still_elects() -> None:
-    node = RaftHarness(voters=[1, 2, 3, 4, 5], randomness=1).start()
-    sends = node.become_candidate()
+    node, sends = standing(voters=[1, 2, 3, 4, 5], randomness=1)
     node.reply(sends[0], granted(1))
     node.run_ms(ELECTION_MS + 1)
     assert node.node.epoch == 1
@@ -235,8 +229,7 @@ def test_a_vote_that_comes_while_it_backs_off_still_elects() -> None:
 
 def test_a_voter_that_does_not_answer_is_asked_again_after_the_request_timeout() -> None:
     config = QuorumConfig(election_timeout_ms=5000, request_timeout_ms=2000)
-    node = RaftHarness(config=config).start()
-    first, second = node.become_candidate()
+    node, (first, second) = standing(config=config)
     node.reply(first, rejected(1))
 
     again = [output for output in node.run_ms(2000) if isinstance(output, SendRequest)]
@@ -245,8 +238,7 @@ def test_a_voter_that_does_not_answer_is_asked_again_after_the_request_timeout()
 
 
 def test_a_voter_that_cannot_be_reached_is_asked_again_after_the_retry_back_off() -> None:
-    node = RaftHarness().start()
-    first, _ = node.become_candidate()
+    node, (first, _) = standing()
 
     node.fail(first)
     assert node.of(SendRequest) == []

@@ -23,13 +23,7 @@ from kraft.raft.messages import (
 )
 from kraft.raft.outputs import DeliverLeader, SendRequest, SendResponse
 from kraft.raft.states import StateName
-from kraft.raft.values import (
-    ElectionState,
-    LeaderAndEpoch,
-    NodeAddress,
-    OffsetAndEpoch,
-    ReplicaKey,
-)
+from kraft.raft.values import ElectionState, LeaderAndEpoch, NodeAddress, OffsetAndEpoch, ReplicaKey
 from tests.support.raft_harness import (
     CLUSTER,
     CONFIG,
@@ -42,8 +36,10 @@ from tests.support.raft_harness import (
     endpoint,
     fetch,
     fetch_snapshot,
+    following,
     granted,
     log_of,
+    standing,
     vote,
 )
 
@@ -114,8 +110,7 @@ def test_a_voter_that_gets_begin_quorum_epoch_follows_and_fetches_at_once(epoch:
 
 
 def test_a_repeated_begin_quorum_epoch_does_not_extend_the_fetch_timeout() -> None:
-    node = RaftHarness().start()
-    node.follow(3, epoch=7)
+    node, _ = following(3, epoch=7)
     node.run_ms(FETCH_MS - 1)
 
     assert node.begin(begin(3, 7)).error is ErrorCode.none
@@ -125,8 +120,7 @@ def test_a_repeated_begin_quorum_epoch_does_not_extend_the_fetch_timeout() -> No
 
 
 def test_a_candidate_that_learns_of_its_epochs_leader_follows() -> None:
-    node = RaftHarness().start()
-    node.become_candidate()
+    node, _ = standing()
 
     node.begin(begin(3, 1))
 
@@ -143,8 +137,7 @@ def test_a_leader_that_learns_of_a_later_one_follows() -> None:
 
 
 def test_a_leader_of_an_older_epoch_is_fenced() -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=7)
+    node, _ = following(2, epoch=7)
 
     response = node.begin(begin(3, 6))
 
@@ -204,8 +197,7 @@ def test_a_begin_quorum_epoch_for_another_voter_is_refused_and_believed(key: Rep
 
 
 def test_a_second_leader_of_one_epoch_is_refused_and_changes_nothing() -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=7)
+    node, _ = following(2, epoch=7)
 
     response = node.begin(begin(3, 7))
 
@@ -356,8 +348,7 @@ def test_a_resignation_from_an_epoch_that_has_not_begun_is_a_mistake() -> None:
 
 
 def test_a_node_that_does_not_lead_any_more_has_resigned_already() -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=1)
+    node, _ = following(2, epoch=1)
 
     node.step(Resign(1))
 
@@ -472,8 +463,7 @@ def test_the_listeners_of_a_resigned_leader_learn_of_it_with_the_next_epoch() ->
 
 
 def test_the_first_of_the_successors_stands_at_once() -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=7)
+    node, _ = following(2, epoch=7)
 
     response = told(node, end(2, 7, 1, 3))
 
@@ -496,8 +486,7 @@ def test_the_first_of_the_successors_stands_at_once() -> None:
 def test_the_later_in_the_list_the_longer_a_successor_waits(
     successors: tuple[int, ...], wait_ms: int
 ) -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=7)
+    node, _ = following(2, epoch=7)
 
     told(node, end(2, 7, *successors))
     node.run_ms(wait_ms - 1)
@@ -509,8 +498,7 @@ def test_the_later_in_the_list_the_longer_a_successor_waits(
 
 def test_without_a_named_successor_every_voter_is_one() -> None:
     # A leader that was restarted resigns like that.
-    node = RaftHarness().start()
-    node.follow(2, epoch=7)
+    node, _ = following(2, epoch=7)
 
     told(node, end(2, 7))
 
@@ -536,8 +524,7 @@ def test_a_voted_node_learns_of_the_resignation_too() -> None:
 
 
 def test_the_end_of_an_older_epoch_is_fenced() -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=7)
+    node, _ = following(2, epoch=7)
 
     response = told(node, end(3, 6, 1))
 
@@ -546,8 +533,7 @@ def test_the_end_of_an_older_epoch_is_fenced() -> None:
 
 
 def test_the_end_of_an_epoch_by_who_does_not_lead_it_is_refused() -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=7)
+    node, _ = following(2, epoch=7)
 
     response = told(node, end(3, 7, 1))
 

@@ -6,11 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import NotLeader, RecordListTooLarge
-from kraft.raft.config import (
-    MAX_BATCH_BYTES,
-    MAX_PARKED_FETCHES,
-    MAX_PARKED_MS,
-)
+from kraft.raft.config import MAX_BATCH_BYTES, MAX_PARKED_FETCHES, MAX_PARKED_MS
 from kraft.raft.inputs import RaftTick
 from kraft.raft.messages import (
     BeginQuorumEpochRequest,
@@ -21,9 +17,7 @@ from kraft.raft.messages import (
     VoteRequest,
 )
 from kraft.raft.outputs import FlushLog, SendResponse
-from kraft.raft.values import (
-    OffsetAndEpoch,
-)
+from kraft.raft.values import OffsetAndEpoch
 from tests.support.raft_harness import (
     CONFIG,
     LISTENER,
@@ -182,11 +176,7 @@ def test_a_fetch_that_timed_out_gets_the_current_high_watermark() -> None:
 
     response = node.answer_to(first)
     assert isinstance(response, FetchResponse)
-    assert (response.error, response.records, response.high_watermark) == (
-        ErrorCode.none,
-        b"",
-        1,
-    )
+    assert (response.error, response.records, response.high_watermark) == (ErrorCode.none, b"", 1)
 
 
 def test_the_node_asks_for_a_tick_when_a_fetch_has_waited_long_enough() -> None:

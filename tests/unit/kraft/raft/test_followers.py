@@ -6,20 +6,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import RaftFatal
-from kraft.raft.config import (
-    QuorumConfig,
-)
-from kraft.raft.messages import (
-    FetchRequest,
-)
+from kraft.raft.config import QuorumConfig
+from kraft.raft.messages import FetchRequest
 from kraft.raft.outputs import FlushLog, SendRequest
 from kraft.raft.states import StateName
-from kraft.raft.values import (
-    ElectionState,
-    LeaderAndEpoch,
-    OffsetAndEpoch,
-    ReplicaKey,
-)
+from kraft.raft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey
 from tests.support.raft_harness import (
     CLUSTER,
     CONFIG,
@@ -27,6 +18,7 @@ from tests.support.raft_harness import (
     RaftHarness,
     batch,
     endpoint,
+    following,
     log_of,
     records,
     refused,
@@ -56,15 +48,13 @@ def test_a_follower_fetches_from_the_end_of_its_log_with_its_last_epoch() -> Non
 
 
 def test_a_follower_has_one_fetch_in_flight() -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=4)
+    node, _ = following(2, epoch=4)
 
     assert fetches(node.run_ms(FETCH_MS - 1)) == []
 
 
 def test_a_voter_flushes_what_it_appends_before_the_fetch_that_acknowledges_it() -> None:
-    node = RaftHarness().start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4)
 
     node.reply(send, records(2, 4, batch(0, 4, 3)))
 
@@ -87,8 +77,7 @@ def test_what_a_voter_finds_at_its_start_is_on_disk_before_it_acknowledges_it() 
 
 
 def test_an_observer_need_not_flush() -> None:
-    node = RaftHarness(local=9).start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4, local=9)
 
     node.reply(send, records(2, 4, batch(0, 4, 3)))
 
@@ -97,8 +86,7 @@ def test_an_observer_need_not_flush() -> None:
 
 
 def test_a_follower_takes_over_as_much_of_the_high_watermark_as_it_has() -> None:
-    node = RaftHarness().start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4)
 
     node.reply(send, records(2, 4, batch(0, 4, 3), high_watermark=100))
     assert node.node.high_watermark == 3
@@ -108,8 +96,7 @@ def test_a_follower_takes_over_as_much_of_the_high_watermark_as_it_has() -> None
 
 
 def test_an_answer_without_records_brings_the_high_watermark_and_is_a_sign_of_life() -> None:
-    node = RaftHarness(log=log_of(1, 1, 1)).start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4, log=log_of(1, 1, 1))
     node.run_ms(FETCH_MS - 1)
 
     node.reply(send, records(2, 4, high_watermark=2))
@@ -122,8 +109,7 @@ def test_an_answer_without_records_brings_the_high_watermark_and_is_a_sign_of_li
 
 
 def test_a_leader_without_a_high_watermark_takes_nothing_back() -> None:
-    node = RaftHarness(log=log_of(1, 1)).start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4, log=log_of(1, 1))
     node.reply(send, records(2, 4, high_watermark=2))
     send = node.follow(3, epoch=5)
 
@@ -133,8 +119,7 @@ def test_a_leader_without_a_high_watermark_takes_nothing_back() -> None:
 
 
 def test_a_leader_that_takes_its_high_watermark_back_is_fatal() -> None:
-    node = RaftHarness(log=log_of(1, 1)).start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4, log=log_of(1, 1))
     node.reply(send, records(2, 4, high_watermark=2))
 
     with pytest.raises(RaftFatal, match="takes the high watermark back from 2 to 1"):
@@ -158,8 +143,7 @@ def test_a_leader_that_takes_its_high_watermark_back_is_fatal() -> None:
 def test_a_follower_truncates_to_the_last_place_that_both_logs_have(
     given: OffsetAndEpoch, expected: tuple[int, int]
 ) -> None:
-    node = RaftHarness(log=log_of(1, 1, 3, 3, 4)).start()
-    send = node.follow(2, epoch=5)
+    node, send = following(2, epoch=5, log=log_of(1, 1, 3, 3, 4))
 
     node.reply(send, diverging(2, 5, *given))
 
@@ -169,8 +153,7 @@ def test_a_follower_truncates_to_the_last_place_that_both_logs_have(
 
 
 def test_a_truncation_is_a_sign_of_life() -> None:
-    node = RaftHarness(log=log_of(1, 1)).start()
-    send = node.follow(2, epoch=5)
+    node, send = following(2, epoch=5, log=log_of(1, 1))
     node.run_ms(FETCH_MS - 1)
 
     node.reply(send, diverging(2, 5, 1, 1))
@@ -181,8 +164,7 @@ def test_a_truncation_is_a_sign_of_life() -> None:
 
 @pytest.mark.parametrize("epoch", [1, 2])
 def test_a_truncation_below_the_high_watermark_is_fatal(epoch: int) -> None:
-    node = RaftHarness(log=log_of(1, 1, 1)).start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4, log=log_of(1, 1, 1))
     node.reply(send, records(2, 4, high_watermark=3))
 
     with pytest.raises(RaftFatal, match="below the high watermark 3"):
@@ -212,8 +194,7 @@ def corrupted(data: bytes) -> bytes:
 def test_of_records_that_are_none_nothing_is_appended_and_the_leader_has_a_pause(
     data: bytes,
 ) -> None:
-    node = RaftHarness(log=log_of(1)).start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4, log=log_of(1))
 
     node.reply(send, records(2, 4, data, high_watermark=1))
 
@@ -225,8 +206,7 @@ def test_of_records_that_are_none_nothing_is_appended_and_the_leader_has_a_pause
 
 
 def test_a_leader_of_broken_records_is_given_up_when_the_fetch_timeout_is_over() -> None:
-    node = RaftHarness(log=log_of(1)).start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4, log=log_of(1))
     node.run_ms(FETCH_MS - 1)
 
     node.reply(send, records(2, 4, corrupted(batch(1, 4))))
@@ -236,8 +216,7 @@ def test_a_leader_of_broken_records_is_given_up_when_the_fetch_timeout_is_over()
 
 
 def test_batches_from_the_first_of_a_later_epoch_on_are_left_out() -> None:
-    node = RaftHarness(log=log_of(1)).start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4, log=log_of(1))
 
     node.reply(send, records(2, 4, batch(1, 3) + batch(2, 5) + batch(3, 4)))
 
@@ -249,8 +228,7 @@ def test_batches_from_the_first_of_a_later_epoch_on_are_left_out() -> None:
 
 
 def test_an_answer_in_a_later_epoch_is_believed_and_nothing_of_it_appended() -> None:
-    node = RaftHarness().start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4)
 
     node.reply(send, records(3, 5, batch(0, 5)))
 
@@ -260,8 +238,7 @@ def test_an_answer_in_a_later_epoch_is_believed_and_nothing_of_it_appended() -> 
 
 
 def test_a_leader_that_is_unknown_in_a_later_epoch_leaves_a_node_unattached() -> None:
-    node = RaftHarness().start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4)
 
     node.reply(send, refused(ErrorCode.fenced_leader_epoch, 6))
 
@@ -270,8 +247,7 @@ def test_a_leader_that_is_unknown_in_a_later_epoch_leaves_a_node_unattached() ->
 
 @pytest.mark.parametrize("epoch", [3, 4])
 def test_a_leader_that_does_not_know_the_epoch_yet_is_asked_again_at_once(epoch: int) -> None:
-    node = RaftHarness().start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4)
 
     node.reply(send, refused(ErrorCode.unknown_leader_epoch, epoch))
 
@@ -279,16 +255,14 @@ def test_a_leader_that_does_not_know_the_epoch_yet_is_asked_again_at_once(epoch:
 
 
 def test_another_leader_of_the_same_epoch_is_fatal() -> None:
-    node = RaftHarness().start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4)
 
     with pytest.raises(RaftFatal, match="contradicts the leader 2 of epoch 4"):
         node.reply(send, refused(ErrorCode.not_leader_or_follower, 4, leader=3))
 
 
 def test_an_answer_for_who_has_become_a_candidate_is_dropped() -> None:
-    node = RaftHarness().start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4)
     node.run_ms(FETCH_MS)
     assert node.state() is StateName.CANDIDATE
 
@@ -299,8 +273,7 @@ def test_an_answer_for_who_has_become_a_candidate_is_dropped() -> None:
 
 
 def test_an_answer_of_the_former_leader_is_dropped() -> None:
-    node = RaftHarness().start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4)
     node.follow(3, epoch=5)
 
     node.reply(send, records(2, 4, batch(0, 4)))
@@ -312,8 +285,7 @@ def test_an_answer_of_the_former_leader_is_dropped() -> None:
 def test_an_answer_after_the_request_timeout_is_dropped() -> None:
     # The next Fetch from the same offset is on its way already: two answers, the same records.
     config = QuorumConfig(request_timeout_ms=500)
-    node = RaftHarness(config=config).start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4, config=config)
     again = [o for o in node.run_ms(500) if isinstance(o, SendRequest)]
     assert again
 
@@ -325,8 +297,7 @@ def test_an_answer_after_the_request_timeout_is_dropped() -> None:
 
 
 def test_an_invalid_request_is_a_failure_like_any_other() -> None:
-    node = RaftHarness().start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4)
 
     node.reply(send, refused(ErrorCode.invalid_request, 4, leader=2))
 

@@ -40,6 +40,7 @@ from tests.support.raft_harness import (
     fetch_snapshot,
     granted,
     log_of,
+    standing,
     vote,
 )
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
@@ -272,8 +273,7 @@ def test_no_node_is_named_as_leader_of_an_epoch_it_never_led(
 
 def test_no_answer_to_an_earlier_state_is_taken_for_one_to_the_next() -> None:
     # One request in flight for each node, and a vote of epoch 1 does not elect in epoch 2.
-    node = RaftHarness().start()
-    first, second = node.become_candidate()
+    node, (first, second) = standing()
     sent: list[RaftOutput] = node.run_ms(4 * CONFIG.election_timeout_ms)
     assert node.node.epoch > 1
 

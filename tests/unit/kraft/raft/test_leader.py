@@ -11,14 +11,7 @@ from kraft.raft.accumulator import BatchAccumulator
 from kraft.raft.config import MAX_OBSERVERS, NEVER_MS, OBSERVER_SESSION_MS
 from kraft.raft.leader_state import LeaderState
 from kraft.raft.values import ReplicaKey, by_descending_offset
-from tests.support.raft_harness import (
-    CONFIG,
-    FETCH_MS,
-    LISTENER,
-    START_MS,
-    endpoint,
-    voter_set,
-)
+from tests.support.raft_harness import CONFIG, FETCH_MS, LISTENER, START_MS, endpoint, voter_set
 
 EPOCH = 5
 EPOCH_START = 10

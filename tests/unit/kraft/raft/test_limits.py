@@ -14,6 +14,7 @@ from tests.support.raft_harness import (
     RaftHarness,
     batch,
     fetch,
+    following,
     log_of,
     records,
     refused,
@@ -71,8 +72,7 @@ def test_a_lone_voter_leads_again_when_it_may_append() -> None:
 
 
 def test_a_follower_that_may_not_append_asks_again_and_acknowledges_nothing() -> None:
-    node = RaftHarness(log=log_of(1)).start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4, log=log_of(1))
 
     node.log.is_at_limit = True
     node.reply(send, records(2, 4, batch(1, 4), high_watermark=2))
@@ -83,8 +83,7 @@ def test_a_follower_that_may_not_append_asks_again_and_acknowledges_nothing() ->
 
 
 def test_a_follower_that_may_not_truncate_asks_again_from_where_it_is() -> None:
-    node = RaftHarness(log=log_of(1, 1)).start()
-    send = node.follow(2, epoch=5)
+    node, send = following(2, epoch=5, log=log_of(1, 1))
 
     node.log.is_at_limit = True
     node.reply(send, diverging(2, 5, 1, 1))
@@ -95,8 +94,7 @@ def test_a_follower_that_may_not_truncate_asks_again_from_where_it_is() -> None:
 
 
 def test_a_follower_that_may_not_append_stays_with_its_leader() -> None:
-    node = RaftHarness(log=log_of(1)).start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4, log=log_of(1))
     node.run_ms(FETCH_MS - 1)
 
     node.log.is_at_limit = True

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from kraft.raft.config import CLEANER_PERIOD_MS
 from kraft.raft.inputs import ListenerAdvanced, Resign
-from kraft.raft.outputs import (
-    DeliverCommit,
-    DeliverLeader,
-    DeliverSnapshot,
-    FlushLog,
-    RaftOutput,
-)
+from kraft.raft.outputs import DeliverCommit, DeliverLeader, DeliverSnapshot, FlushLog, RaftOutput
 from kraft.raft.values import LeaderAndEpoch, OffsetAndEpoch
 from tests.support.raft_harness import (
     CONFIG,

@@ -179,9 +179,7 @@ def test_a_download_below_what_is_committed_is_a_contradiction(tmp_path: Path) -
         download(log, 1, 1)
 
 
-def test_a_download_of_an_older_epoch_than_the_last_record_restarts_the_log(
-    tmp_path: Path,
-) -> None:
+def test_a_download_of_an_older_epoch_than_the_last_record_restarts_the_log(tmp_path: Path) -> None:
     log = committed(tmp_path, 1, 1)
     log.append_as_follower(batch(2, 4), 4)
 

@@ -36,9 +36,11 @@ from tests.support.raft_harness import (
     end,
     endpoint,
     fetch,
+    following,
     log_of,
     records,
     rejected,
+    standing,
     vote,
 )
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
@@ -163,8 +165,7 @@ def test_a_leader_that_an_old_peer_names_without_a_place_is_looked_for_among_the
 
 
 def test_a_rejection_that_comes_while_it_backs_off_does_not_make_it_wait_anew() -> None:
-    node = RaftHarness(randomness=1).start()
-    first, second = node.become_candidate()
+    node, (first, second) = standing(randomness=1)
     node.run_ms(ELECTION_MS + 1)
     assert node.node.epoch == 1
 
@@ -198,8 +199,7 @@ def test_what_is_not_committed_may_part_from_the_leaders_log_down_to_the_high_wa
 
 
 def test_a_leader_that_only_ever_fails_is_given_up() -> None:
-    node = RaftHarness().start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4)
     node.run_ms(FETCH_MS - 1)
 
     failed = FetchResponse(error=ErrorCode.unknown_server_error, leader_id=2, leader_epoch=4)

@@ -10,13 +10,12 @@ from kraft.raft.messages import VoteRequest, VoteResponse
 from kraft.raft.outputs import FlushLog, PersistElection, SendRequest, SendResponse
 from kraft.raft.states import StateName
 from kraft.raft.values import ElectionState, OffsetAndEpoch, ReplicaKey
-from tests.support.raft_harness import CONFIG, EARLY, START_MS, RaftHarness, log_of, vote
+from tests.support.raft_harness import CONFIG, EARLY, START_MS, RaftHarness, log_of, standing, vote
 
 
 def test_an_epoch_is_on_disk_before_it_is_sent_though_the_next_one_begins_at_once() -> None:
     """A candidate whose time is over refuses a vote of a higher epoch, and stands in the next."""
-    node = RaftHarness(log=log_of(1, 1), randomness=1).start()
-    node.become_candidate()
+    node, _ = standing(log=log_of(1, 1), randomness=1)
     epoch = node.node.epoch
     # Without a majority the election times out, and the candidate waits a moment.
     node.pass_ms(2 * CONFIG.election_timeout_ms)

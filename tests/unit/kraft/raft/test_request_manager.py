@@ -78,9 +78,7 @@ def test_an_unexpected_answer_changes_nothing(
     assert requests.ready_at_ms(5, LATER) == START_MS + REQUEST_MS
 
 
-def test_an_answer_after_the_timeout_is_not_waited_for_any_more(
-    requests: RequestManager,
-) -> None:
+def test_an_answer_after_the_timeout_is_not_waited_for_any_more(requests: RequestManager) -> None:
     requests.sent(5, 1, START_MS)
     too_late = START_MS + REQUEST_MS
 
@@ -123,9 +121,7 @@ def test_of_a_node_that_is_reset_nothing_is_known_any_more(requests: RequestMana
 # Bootstrap servers.
 
 
-def test_with_any_request_in_flight_no_bootstrap_server_is_asked(
-    requests: RequestManager,
-) -> None:
+def test_with_any_request_in_flight_no_bootstrap_server_is_asked(requests: RequestManager) -> None:
     requests.sent(5, 1, START_MS)
 
     assert requests.ready_bootstrap_server(LATER) is None

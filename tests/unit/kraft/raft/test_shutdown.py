@@ -23,8 +23,10 @@ from tests.support.raft_harness import (
     endpoint,
     fetch,
     fetch_snapshot,
+    following,
     granted,
     log_of,
+    standing,
     vote,
 )
 
@@ -39,8 +41,7 @@ def stopped(node: RaftHarness) -> list[ShutdownDone]:
 
 
 def test_a_follower_leaves_at_once() -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=4)
+    node, _ = following(2, epoch=4)
 
     assert stopped(node) == GRACEFUL
 
@@ -55,8 +56,7 @@ def test_a_lone_voter_leaves_at_once() -> None:
 
 
 def test_a_node_that_has_left_does_nothing_any_more() -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=4)
+    node, _ = following(2, epoch=4)
     stopped(node)
 
     assert node.node.deadline_ms is None
@@ -128,8 +128,7 @@ def test_an_unattached_voter_waits_for_a_leader_and_does_not_stand() -> None:
 
 
 def test_a_candidate_goes_on_asking_for_votes_but_stands_only_once() -> None:
-    node = RaftHarness(stored=ElectionState(4)).start()
-    first, second = node.become_candidate()
+    node, (first, second) = standing(stored=ElectionState(4))
     stopped(node)
     node.fail(first)
     node.fail(second)
@@ -145,8 +144,7 @@ def test_a_candidate_goes_on_asking_for_votes_but_stands_only_once() -> None:
 
 
 def test_a_candidate_that_is_elected_while_it_leaves_resigns() -> None:
-    node = RaftHarness().start()
-    first, _ = node.become_candidate()
+    node, (first, _) = standing()
     stopped(node)
 
     node.reply(first, granted(1))
@@ -156,8 +154,7 @@ def test_a_candidate_that_is_elected_while_it_leaves_resigns() -> None:
 
 
 def test_a_candidate_that_learns_of_a_leader_while_it_leaves_is_done() -> None:
-    node = RaftHarness().start()
-    first, _ = node.become_candidate()
+    node, (first, _) = standing()
     stopped(node)
 
     node.reply(first, VoteResponse(leader_id=3, leader_epoch=2, leader_endpoint=endpoint(3)))

@@ -28,6 +28,7 @@ from tests.support.raft_harness import (
     endpoint,
     fetch,
     fetch_snapshot,
+    following,
     log_of,
     records,
     vote,
@@ -210,8 +211,7 @@ def test_a_part_that_there_is_not_is_refused_with_the_leader(
 
 
 def test_a_node_that_does_not_lead_gives_no_snapshot() -> None:
-    node = RaftHarness(log=log_with_snapshots()).start()
-    node.follow(2, epoch=4)
+    node, _ = following(2, epoch=4, log=log_with_snapshots())
 
     response = node.asked(FetchSnapshotResponse, fetch_snapshot(3, 4, LATEST))
 

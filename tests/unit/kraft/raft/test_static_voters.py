@@ -20,7 +20,7 @@ from kraft.raft.control_records import (
 )
 from kraft.raft.static_voters import VoterRecordsGuard
 from kraft.raft.values import OffsetAndEpoch
-from tests.support.raft_harness import RaftHarness, batch, log_of
+from tests.support.raft_harness import RaftHarness, batch, following, log_of
 from tests.support.raft_harness import records as answer
 from zkcontroller_simulation.raft_log_model import InMemoryRaftLog
 
@@ -66,8 +66,7 @@ def test_a_node_whose_snapshot_names_voters_refuses_to_start(
 def test_a_follower_ends_before_it_appends_records_that_name_voters(
     records: Sequence[ControlRecord],
 ) -> None:
-    node = RaftHarness().start()
-    fetch = node.follow()
+    node, fetch = following()
 
     with pytest.raises(RaftFatal, match="A Fetch response from leader 2"):
         node.reply(fetch, answer(2, 1, batch(0, 1) + control(1, records)))

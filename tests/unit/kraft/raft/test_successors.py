@@ -9,7 +9,7 @@ import pytest
 from kraft.raft.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
 from kraft.raft.states import StateName
 from kraft.raft.values import ReplicaKey
-from tests.support.raft_harness import CLUSTER, CONFIG, RaftHarness
+from tests.support.raft_harness import CLUSTER, CONFIG, following
 
 HERE, ELSEWHERE = UUID(int=101), UUID(int=202)
 
@@ -28,8 +28,7 @@ HERE, ELSEWHERE = UUID(int=101), UUID(int=202)
 def test_a_successor_in_another_directory_is_another_replica(
     successors: tuple[ReplicaKey, ...], wait_ms: int
 ) -> None:
-    node = RaftHarness(local=ReplicaKey(1, HERE)).start()
-    node.follow(2, epoch=7)
+    node, _ = following(2, epoch=7, local=ReplicaKey(1, HERE))
 
     node.asked(EndQuorumEpochResponse, EndQuorumEpochRequest(CLUSTER, 2, 7, successors, {}))
     if wait_ms:

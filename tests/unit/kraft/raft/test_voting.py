@@ -18,9 +18,11 @@ from tests.support.raft_harness import (
     RaftHarness,
     begin,
     endpoint,
+    following,
     granted,
     log_of,
     rejected,
+    standing,
     vote,
 )
 
@@ -64,16 +66,14 @@ def test_the_epoch_of_the_last_record_counts_before_the_length_of_the_log(
 
 
 def test_a_follower_votes_in_a_higher_epoch() -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=4)
+    node, _ = following(2, epoch=4)
 
     assert node.vote(vote(3, 5)).vote_granted
     assert node.stored == ElectionState(5, voted_key=ReplicaKey(3))
 
 
 def test_a_follower_that_refuses_its_vote_takes_the_higher_epoch_over_nevertheless() -> None:
-    node = RaftHarness(log=log_of(4)).start()
-    node.follow(2, epoch=4)
+    node, _ = following(2, epoch=4, log=log_of(4))
 
     response = node.vote(vote(3, 5))
 
@@ -83,8 +83,7 @@ def test_a_follower_that_refuses_its_vote_takes_the_higher_epoch_over_neverthele
 
 
 def test_a_node_that_knows_the_leader_of_an_epoch_grants_no_vote_in_it_and_names_it() -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=4)
+    node, _ = following(2, epoch=4)
 
     response = node.vote(vote(3, 4))
 
@@ -129,8 +128,7 @@ def test_a_vote_gives_the_candidate_a_whole_election_timeout() -> None:
 
 
 def test_an_older_epoch_is_fenced_with_the_epoch_and_leader_of_today() -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=4)
+    node, _ = following(2, epoch=4)
 
     response = node.vote(vote(3, 3))
 
@@ -154,8 +152,7 @@ def test_a_leader_does_not_vote_in_its_own_epoch_but_yields_to_a_higher_one() ->
 
 
 def test_a_candidate_does_not_vote_in_its_own_epoch_but_yields_to_a_higher_one() -> None:
-    node = RaftHarness().start()
-    node.become_candidate()
+    node, _ = standing()
 
     assert not node.vote(vote(3, 1)).vote_granted
     assert node.vote(vote(3, 2)).vote_granted
@@ -240,8 +237,7 @@ def test_a_candidate_with_this_nodes_own_id_is_refused_and_changes_nothing() -> 
 
 
 def test_a_rejection_in_a_higher_epoch_ends_the_candidacy() -> None:
-    node = RaftHarness().start()
-    first, _ = node.become_candidate()
+    node, (first, _) = standing()
 
     node.reply(first, VoteResponse(error=ErrorCode.fenced_leader_epoch, leader_epoch=7))
 
@@ -250,8 +246,7 @@ def test_a_rejection_in_a_higher_epoch_ends_the_candidacy() -> None:
 
 
 def test_a_vote_answer_that_names_the_leader_of_the_epoch_makes_a_follower() -> None:
-    node = RaftHarness().start()
-    first, _ = node.become_candidate()
+    node, (first, _) = standing()
 
     node.reply(first, VoteResponse(leader_id=3, leader_epoch=1, leader_endpoint=endpoint(3)))
 
@@ -261,8 +256,7 @@ def test_a_vote_answer_that_names_the_leader_of_the_epoch_makes_a_follower() -> 
 
 
 def test_a_vote_answer_to_who_has_become_a_follower_is_dropped() -> None:
-    node = RaftHarness().start()
-    first, _ = node.become_candidate()
+    node, (first, _) = standing()
     node.begin(begin(3, 1))
 
     node.reply(first, granted(1))
@@ -271,8 +265,7 @@ def test_a_vote_answer_to_who_has_become_a_follower_is_dropped() -> None:
 
 
 def test_a_vote_of_an_election_that_is_over_elects_no_leader() -> None:
-    node = RaftHarness().start()
-    first, second = node.become_candidate()
+    node, (first, second) = standing()
     for send in (first, second):
         node.reply(send, rejected(1))
     node.run_until_it_sends(VoteRequest)
@@ -293,16 +286,14 @@ def test_an_answer_of_an_older_epoch_says_nothing() -> None:
 
 
 def test_an_answer_that_names_this_node_as_the_leader_is_fatal_if_it_does_not_lead() -> None:
-    node = RaftHarness().start()
-    first, _ = node.become_candidate()
+    node, (first, _) = standing()
 
     with pytest.raises(RaftFatal, match="names node 1"):
         node.reply(first, VoteResponse(leader_id=1, leader_epoch=1))
 
 
 def test_a_cluster_that_does_not_let_this_node_in_is_fatal() -> None:
-    node = RaftHarness().start()
-    first, _ = node.become_candidate()
+    node, (first, _) = standing()
 
     with pytest.raises(RaftFatal, match="CLUSTER_AUTHORIZATION_FAILED"):
         node.reply(first, VoteResponse(top_level_error=ErrorCode.cluster_authorization_failed))
@@ -320,8 +311,7 @@ def test_a_cluster_that_does_not_let_this_node_in_is_fatal() -> None:
 def test_a_voter_whose_answer_is_of_no_use_is_asked_again_after_a_pause(
     response: VoteResponse,
 ) -> None:
-    node = RaftHarness().start()
-    first, _ = node.become_candidate()
+    node, (first, _) = standing()
 
     node.reply(first, response)
     assert node.of(SendRequest) == []
@@ -331,8 +321,7 @@ def test_a_voter_whose_answer_is_of_no_use_is_asked_again_after_a_pause(
 
 
 def test_a_voter_that_is_taken_for_another_is_asked_again_at_once() -> None:
-    node = RaftHarness().start()
-    first, _ = node.become_candidate()
+    node, (first, _) = standing()
 
     node.reply(first, VoteResponse(error=ErrorCode.invalid_voter_key, leader_epoch=1))
 

@@ -7,13 +7,7 @@ import pytest
 from kraft.raft.inputs import RaftShutdown
 from kraft.raft.messages import VoteRequest
 from kraft.raft.outputs import SendRequest
-from tests.support.raft_harness import (
-    CONFIG,
-    RaftHarness,
-    begin,
-    fetch,
-    rejected,
-)
+from tests.support.raft_harness import CONFIG, RaftHarness, begin, fetch, rejected, standing
 
 
 @pytest.mark.parametrize("waits_ms", [(70, 300), (300, 70)])
@@ -41,8 +35,7 @@ def test_the_log_of_a_lone_voter_knows_what_is_committed() -> None:
 
 
 def test_a_candidate_that_leaves_and_has_lost_sends_no_more_requests() -> None:
-    node = RaftHarness(voters=[1, 2, 3, 4, 5]).start()
-    *sends, last = node.become_candidate()
+    node, (*sends, last) = standing(voters=[1, 2, 3, 4, 5])
     node.step(RaftShutdown(60_000))
 
     for send in sends:

@@ -15,7 +15,9 @@ from tests.support.raft_harness import (
     RaftHarness,
     begin,
     endpoint,
+    following,
     refused,
+    standing,
     vote,
 )
 
@@ -47,8 +49,7 @@ def test_a_leader_that_is_named_as_the_leader_of_a_later_epoch_ends() -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch])
 def test_a_leader_of_this_epoch_without_an_endpoint_is_not_followed(error: ErrorCode) -> None:
-    node = RaftHarness().start()
-    first, _ = node.become_candidate()
+    node, (first, _) = standing()
 
     node.reply(first, VoteResponse(error=error, leader_id=9, leader_epoch=1))
 
@@ -58,8 +59,7 @@ def test_a_leader_of_this_epoch_without_an_endpoint_is_not_followed(error: Error
 
 def test_a_leader_that_does_not_know_itself_yet_is_followed_on_and_asked_again() -> None:
     # Restarted in its epoch it leads no more, and says so before anybody else leads.
-    node = RaftHarness().start()
-    send = node.follow(2, epoch=4)
+    node, send = following(2, epoch=4)
 
     node.reply(send, refused(ErrorCode.not_leader_or_follower, 4))
 
@@ -68,8 +68,7 @@ def test_a_leader_that_does_not_know_itself_yet_is_followed_on_and_asked_again()
 
 
 def test_more_places_of_a_leader_are_learnt_in_its_epoch_and_fewer_are_not_forgotten() -> None:
-    node = RaftHarness().start()
-    node.follow(2, epoch=7)
+    node, _ = following(2, epoch=7)
     asked = vote(3, 7)
     before = node.ask(asked, OTHER)
     node.run_ms(FETCH_MS - 1)

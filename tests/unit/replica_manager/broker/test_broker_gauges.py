@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from kafka_common.observability.metrics import Metrics
@@ -37,22 +36,20 @@ def test_where_the_system_does_not_count_there_are_no_disk_bytes(tmp_path: Path)
     assert metrics.snapshot() == {f"{SERVER}yammer-metrics-count": {"Value": 1}}
 
 
-def test_the_memory_of_requests_is_used_until_they_are_answered() -> None:
+async def test_the_memory_of_requests_is_used_until_they_are_answered() -> None:
     async def respond(data: bytes, _: Peer) -> ResponseFrame:
         return ResponseFrame(data)
 
-    async def scenario() -> list[object]:
-        limits = ServerLimits(max_queued_request_bytes=1000)
-        server = SocketServer((), limits, respond, broker_id=1, protected_listener="")
-        metrics = Metrics()
-        register_network_gauges(metrics, server)
-        share = server.request_memory.share(Reading())
-        share.arrived(300)
-        during = memory(metrics)
-        share.release()
-        return [during, memory(metrics)]
+    limits = ServerLimits(max_queued_request_bytes=1000)
+    server = SocketServer((), limits, respond, broker_id=1, protected_listener="")
+    metrics = Metrics()
+    register_network_gauges(metrics, server)
+    share = server.request_memory.share(Reading())
+    share.arrived(300)
+    during = memory(metrics)
+    share.release()
 
-    assert asyncio.run(scenario()) == [(300, 700), (0, 1000)]
+    assert [during, memory(metrics)] == [(300, 700), (0, 1000)]
 
 
 class Reading:

@@ -49,18 +49,15 @@ def dynamic_config(session: BrokersSession, changes: ConfigChanges) -> DynamicCo
     )
 
 
-def test_a_change_of_the_broker_is_checked_and_passed_on_in_order() -> None:
-    async def steps() -> list[str]:
-        changes, called = ConfigChanges(asyncio.get_running_loop()), list[str]()
-        changes.checks += [lambda *_: called.append("check 1"), lambda *_: called.append("check 2")]
-        changes.brokers += [lambda *_: called.append("part 1"), lambda *_: called.append("part 2")]
+async def test_a_change_of_the_broker_is_checked_and_passed_on_in_order() -> None:
+    changes, called = ConfigChanges(asyncio.get_running_loop()), list[str]()
+    changes.checks += [lambda *_: called.append("check 1"), lambda *_: called.append("check 2")]
+    changes.brokers += [lambda *_: called.append("part 1"), lambda *_: called.append("part 2")]
 
-        changes.prepare(BEFORE, AFTER)
-        changes.broker_changed(BEFORE, AFTER)
+    changes.prepare(BEFORE, AFTER)
+    changes.broker_changed(BEFORE, AFTER)
 
-        return called
-
-    assert asyncio.run(steps()) == ["check 1", "check 2", "part 1", "part 2"]
+    assert called == ["check 1", "check 2", "part 1", "part 2"]
 
 
 async def test_a_part_that_fails_keeps_no_other_from_the_change_and_gets_it_again() -> None:
@@ -91,7 +88,7 @@ async def test_a_part_that_fails_keeps_no_other_from_the_change_and_gets_it_agai
     assert len(called) == 3
 
 
-def test_each_notification_is_logged_with_the_configuration_and_without_secrets(
+async def test_each_notification_is_logged_with_the_configuration_and_without_secrets(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "kafka.server.ZkConfigManager")
@@ -102,15 +99,12 @@ def test_each_notification_is_logged_with_the_configuration_and_without_secrets(
         "brokers/2": {},
     }
 
-    async def steps() -> None:
-        dynamic = dynamic_config(session, ConfigChanges(asyncio.get_running_loop()))
-        for path, config in stored.items():
-            session.write(Create(ConfigZnode.path(path), ConfigZnode(config).encode()))
-            notification = ConfigChangeZnode(path).encode()
-            session.write(Create(ConfigChangeZnode.CREATE_PATH, notification, sequential=True))
-        dynamic.process_changes()
-
-    asyncio.run(steps())
+    dynamic = dynamic_config(session, ConfigChanges(asyncio.get_running_loop()))
+    for path, config in stored.items():
+        session.write(Create(ConfigZnode.path(path), ConfigZnode(config).encode()))
+        notification = ConfigChangeZnode(path).encode()
+        session.write(Create(ConfigChangeZnode.CREATE_PATH, notification, sequential=True))
+    dynamic.process_changes()
 
     # As Kafka 3.9.1 prints them.
     assert caplog.messages == [
@@ -122,21 +116,19 @@ def test_each_notification_is_logged_with_the_configuration_and_without_secrets(
     ]
 
 
-def test_the_creation_of_a_topic_is_logged_as_kafka_does(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_creation_of_a_topic_is_logged_as_kafka_does(
+    executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "kafka.zk.AdminZkClient")
 
-    async def steps() -> None:
-        with ThreadPoolExecutor(1) as executor:
-            session = cast(ZooKeeperSession, started_session())
-            admin = TopicAdmin(session, executor, lambda: BEFORE, Random(7))
-            config = {"unclean.leader.election.enable": "true"}
-            topic = NewTopic("risky", assignment=((0, (1, 2)), (1, (2, 3))), configs=config)
-            brokers = {each: Broker(each, ()) for each in (1, 2, 3)}
-            # The line comes before the write, which wants a controller.
-            with pytest.raises(RequestRefused, match="there is no controller"):
-                await admin.create(topic, brokers, is_cached=False, charge=lambda _: None)
-
-    asyncio.run(steps())
+    session = cast(ZooKeeperSession, started_session())
+    admin = TopicAdmin(session, executor, lambda: BEFORE, Random(7))
+    config = {"unclean.leader.election.enable": "true"}
+    topic = NewTopic("risky", assignment=((0, (1, 2)), (1, (2, 3))), configs=config)
+    brokers = {each: Broker(each, ()) for each in (1, 2, 3)}
+    # The line comes before the write, which wants a controller.
+    with pytest.raises(RequestRefused, match="there is no controller"):
+        await admin.create(topic, brokers, is_cached=False, charge=lambda _: None)
 
     assert caplog.messages == [
         "Creating topic risky with configuration {unclean.leader.election.enable=true} and initial "
@@ -144,47 +136,40 @@ def test_the_creation_of_a_topic_is_logged_as_kafka_does(caplog: pytest.LogCaptu
     ]
 
 
-def test_a_check_that_refuses_ends_the_preparation() -> None:
+async def test_a_check_that_refuses_ends_the_preparation() -> None:
     def refuse(_: BrokerConfig, __: BrokerConfig) -> None:
         raise ConfigInvalid("num.io.threads", "9", "fewer")
 
-    async def steps() -> list[str]:
-        changes, called = ConfigChanges(asyncio.get_running_loop()), list[str]()
-        changes.checks += [refuse, lambda *_: called.append("later")]
-        with pytest.raises(ConfigInvalid):
-            changes.prepare(BEFORE, AFTER)
-        return called
+    changes, called = ConfigChanges(asyncio.get_running_loop()), list[str]()
+    changes.checks += [refuse, lambda *_: called.append("later")]
+    with pytest.raises(ConfigInvalid):
+        changes.prepare(BEFORE, AFTER)
 
-    assert asyncio.run(steps()) == []
+    assert called == []
 
 
-def test_topics_and_clients_are_passed_on_by_the_event_loop_from_any_thread() -> None:
-    async def steps() -> list[tuple[str, str]]:
-        loop, called = asyncio.get_running_loop(), list[tuple[str, str]]()
-        changes = ConfigChanges(loop)
+async def test_topics_and_clients_are_passed_on_by_the_event_loop_from_any_thread() -> None:
+    loop, called = asyncio.get_running_loop(), list[tuple[str, str]]()
+    changes = ConfigChanges(loop)
 
-        def follow(kind: str, name: str, _: Mapping[str, str]) -> None:
-            assert asyncio.get_running_loop() is loop
-            called.append((kind, name))
+    def follow(kind: str, name: str, _: Mapping[str, str]) -> None:
+        assert asyncio.get_running_loop() is loop
+        called.append((kind, name))
 
-        changes.topics.append(lambda *change: follow("topic", *change))
-        changes.clients.append(lambda *change: follow("client", *change))
+    changes.topics.append(lambda *change: follow("topic", *change))
+    changes.clients.append(lambda *change: follow("client", *change))
 
-        await asyncio.to_thread(changes.topic_changed, "orders", {})
-        await asyncio.to_thread(changes.client_changed, "users/alice", {})
-        return called
+    await asyncio.to_thread(changes.topic_changed, "orders", {})
+    await asyncio.to_thread(changes.client_changed, "users/alice", {})
 
-    assert asyncio.run(steps()) == [("topic", "orders"), ("client", "users/alice")]
+    assert called == [("topic", "orders"), ("client", "users/alice")]
 
 
-def test_a_part_that_follows_later_gets_later_changes_only() -> None:
-    async def steps() -> list[str]:
-        changes, called = ConfigChanges(asyncio.get_running_loop()), list[str]()
+async def test_a_part_that_follows_later_gets_later_changes_only() -> None:
+    changes, called = ConfigChanges(asyncio.get_running_loop()), list[str]()
 
-        changes.topic_became_unclean("orders")
-        changes.unclean_topics.append(called.append)
-        changes.topic_became_unclean("payments")
+    changes.topic_became_unclean("orders")
+    changes.unclean_topics.append(called.append)
+    changes.topic_became_unclean("payments")
 
-        return called
-
-    assert asyncio.run(steps()) == ["payments"]
+    assert called == ["payments"]

@@ -307,9 +307,7 @@ def test_a_broker_that_was_stopped_while_it_waited_looks_once_more(
     assert session.exists(PATH).ephemeral_owner == session.session_id
 
 
-def test_a_broker_that_is_to_stop_does_not_wait(
-    server: SimulatedZooKeeper,
-) -> None:
+def test_a_broker_that_is_to_stop_does_not_wait(server: SimulatedZooKeeper) -> None:
     living, session = session_to(server), session_to(server)
     registration_of(living).register()
 

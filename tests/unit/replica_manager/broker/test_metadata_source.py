@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +45,6 @@ class NoStateChanges:
         assert not records
 
 
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
-
-
 class Place:
     """A broker with its source, in a directory."""
 
@@ -70,26 +65,23 @@ class Place:
         self.source = MemorySource(self.config, executor, fails_at)
         self.broker = BrokerServer(self.config, self.source.open, state_changes=NoStateChanges())
 
-    def run(self, steps: Callable[[], Awaitable[None]]) -> None:
-        """The broker is started, and stopped after the steps."""
-
-        async def started() -> None:
-            await self.broker.start()
-            try:
-                await steps()
-            finally:
-                await self.broker.stop()
-
-        asyncio.run(started())
+    @asynccontextmanager
+    async def started(self) -> AsyncIterator[None]:
+        """The broker is started, and stopped in the end."""
+        await self.broker.start()
+        try:
+            yield
+        finally:
+            await self.broker.stop()
 
 
-def test_a_broker_serves_clients_with_metadata_of_another_source(
+async def test_a_broker_serves_clients_with_metadata_of_another_source(
     tmp_path: Path, executor: ThreadPoolExecutor
 ) -> None:
     place = Place(tmp_path, executor)
     broker, source = place.broker, place.source
 
-    async def steps() -> None:
+    async with place.started():
         assert broker.state is BrokerState.RUNNING
         assert broker.broker_epoch == BROKER_EPOCH
         assert source.called == START
@@ -108,35 +100,31 @@ def test_a_broker_serves_clients_with_metadata_of_another_source(
 
         assert answer.api_keys
 
-    place.run(steps)
-
-    assert broker.state is BrokerState.NOT_RUNNING
+    assert place.broker.state is BrokerState.NOT_RUNNING
     assert source.called == [*START, "controlled_shutdown"]
     assert source.stopped == ["following", "producer ids", "controller", "metadata"]
     assert not (place.log_dir / "broker.json").exists()
 
 
-def test_an_id_is_asked_of_the_source_where_none_is_configured(
+async def test_an_id_is_asked_of_the_source_where_none_is_configured(
     tmp_path: Path, executor: ThreadPoolExecutor
 ) -> None:
     place = Place(tmp_path, executor, broker__id="-1", reserved__broker__max__id="1000")
 
-    async def steps() -> None:
+    async with place.started():
         assert place.broker.broker_id == 1001
-
-    place.run(steps)
 
     assert place.source.called[:3] == ["connect", "new_broker_id", "metadata_of"]
 
 
 @pytest.mark.parametrize("call", START)
-def test_a_start_that_fails_is_undone_wherever_it_fails(
+async def test_a_start_that_fails_is_undone_wherever_it_fails(
     call: str, tmp_path: Path, executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = Place(tmp_path, executor, fails_at=call)
 
     with pytest.raises(Unreachable):
-        asyncio.run(place.broker.start())
+        await place.broker.start()
 
     assert place.broker.state is BrokerState.NOT_RUNNING
     assert place.source.called == START[: START.index(call) + 1]
@@ -144,14 +132,12 @@ def test_a_start_that_fails_is_undone_wherever_it_fails(
     assert [message for message in caplog.messages if "Error while shutting down" in message] == []
 
     # Its directories are unlocked, so the next broker can use them.
-    async def nothing() -> None:
+    next_place = Place(tmp_path, executor)
+    async with next_place.started():
         assert next_place.broker.state is BrokerState.RUNNING
 
-    next_place = Place(tmp_path, executor)
-    next_place.run(nothing)
 
-
-def test_other_listeners_are_opened_and_advertised_and_refused_ones_are_not(
+async def test_other_listeners_are_opened_and_advertised_and_refused_ones_are_not(
     tmp_path: Path, executor: ThreadPoolExecutor
 ) -> None:
     place = Place(tmp_path, executor)
@@ -161,7 +147,7 @@ def test_other_listeners_are_opened_and_advertised_and_refused_ones_are_not(
     def with_listeners(listeners: str) -> BrokerConfig:
         return BrokerConfig.parse({**place.config.originals, **protocols, "listeners": listeners})
 
-    async def steps() -> None:
+    async with place.started():
         before = source.advertised
 
         with pytest.raises(ConfigInvalid):
@@ -181,39 +167,33 @@ def test_other_listeners_are_opened_and_advertised_and_refused_ones_are_not(
         status = json.loads((place.log_dir / "broker.json").read_text())
         assert set(status["listeners"]) == {"PLAINTEXT", "MORE"}
 
-    place.run(steps)
 
-
-def test_a_broker_must_halt_when_its_last_log_directory_fails_and_reports_nothing(
+async def test_a_broker_must_halt_when_its_last_log_directory_fails_and_reports_nothing(
     tmp_path: Path, executor: ThreadPoolExecutor
 ) -> None:
     place = Place(tmp_path, executor)
 
-    async def steps() -> None:
+    async with place.started():
         place.broker.running.storage.logs.fail(place.log_dir, "a test", OSError("a fault"))
         async with asyncio.timeout(20):
             await place.broker.has_failed.wait()
         assert place.broker.must_halt
 
-    place.run(steps)
-
     assert place.source.called == [*START, "controlled_shutdown"]
 
 
-def test_a_start_that_fails_leaves_the_status_file_of_the_broker_that_runs_there(
+async def test_a_start_that_fails_leaves_the_status_file_of_the_broker_that_runs_there(
     tmp_path: Path, executor: ThreadPoolExecutor
 ) -> None:
     place, second = Place(tmp_path, executor), Place(tmp_path, executor, fails_at="connect")
     path = place.log_dir / "broker.json"
 
-    async def steps() -> None:
+    async with place.started():
         before = path.read_bytes()
 
         with pytest.raises(Unreachable):
             await second.broker.start()
 
         assert path.read_bytes() == before
-
-    place.run(steps)
 
     assert not path.exists()

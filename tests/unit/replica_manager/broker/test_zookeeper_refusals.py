@@ -574,7 +574,7 @@ def test_only_no_node_means_that_nothing_is_there(name: str, executor: ThreadPoo
     assert refused or name in ("create_acl", "delete_acls", "write_isr")
 
 
-def test_what_was_refused_is_read_again_after_a_pause() -> None:
+async def test_what_was_refused_is_read_again_after_a_pause() -> None:
     reads = 0
 
     def look() -> None:
@@ -583,18 +583,15 @@ def test_what_was_refused_is_read_again_after_a_pause() -> None:
         if reads < 3:
             raise ZooKeeperRefused("/config/changes", "THROTTLED_OP")
 
-    async def steps() -> None:
-        with ThreadPoolExecutor(1) as pool:
-            loop = asyncio.get_running_loop()
-            refresher = Refresher("a test", look, loop, pool, retry_pause_s=0.001)
-            refresher.start()
-            async with asyncio.timeout(30):
-                while reads < 3:
-                    await asyncio.sleep(0.001)
-            await asyncio.sleep(0.05)
-            await refresher.stop()
-
-    asyncio.run(steps())
+    with ThreadPoolExecutor(1) as pool:
+        loop = asyncio.get_running_loop()
+        refresher = Refresher("a test", look, loop, pool, retry_pause_s=0.001)
+        refresher.start()
+        async with asyncio.timeout(30):
+            while reads < 3:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        await refresher.stop()
 
     # Nothing is read again once an answer has come.
     assert reads == 3

@@ -8,11 +8,7 @@ import pytest
 
 from kafka_common.errors import ConfigInvalid
 from replica_manager.configuration.broker_keys import BROKER_KEYS
-from replica_manager.configuration.environment import (
-    property_name,
-    read_environment,
-    variable_name,
-)
+from replica_manager.configuration.environment import property_name, read_environment, variable_name
 
 NO_SECRETS = Path("/nonexistent")
 

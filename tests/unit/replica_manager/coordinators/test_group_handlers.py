@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kafka_common.acls import (
-    AclOperation,
-    ResourceType,
-)
+from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.model import LEADER_DURING_DELETE
 from kafka_common.protocol.api_versions import APIS, ApiKey
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
@@ -37,40 +34,26 @@ def found_offsets(group: Any) -> dict[str, tuple[int, ErrorCode]]:
     }
 
 
-Tell = Callable[[Callable[[GroupApiWorld], Coroutine[Any, Any, None]]], None]
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
+@asynccontextmanager
+async def coordinating(folder: Path) -> AsyncIterator[GroupApiWorld]:
+    """A world that coordinates groups."""
     with ThreadPoolExecutor(1) as executor:
-        yield executor
-
-
-@pytest.fixture
-def tell(executor: ThreadPoolExecutor, tmp_path: Path) -> Tell:
-    """Runs steps in a world that coordinates groups."""
-
-    def run(scenario: Callable[[GroupApiWorld], Coroutine[Any, Any, None]]) -> None:
-        async def whole() -> None:
-            world = GroupApiWorld(executor, tmp_path)
-            await world.begin()
-            try:
-                async with asyncio.timeout(30):
-                    await scenario(world)
-            finally:
-                await world.end()
-
-        asyncio.run(whole())
-
-    return run
+        world = GroupApiWorld(executor, folder)
+        await world.begin()
+        try:
+            yield world
+        finally:
+            await world.end()
 
 
 # Where the coordinator is
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_the_coordinator_is_the_leader_of_the_groups_partition(tell: Tell, version: int) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_the_coordinator_is_the_leader_of_the_groups_partition(
+    tmp_path: Path, version: int
+) -> None:
+    async with coordinating(tmp_path) as world:
         answer = await world.find(version, GROUP)
 
         [found] = answer.coordinators if version >= 4 else [answer]
@@ -78,19 +61,17 @@ def test_the_coordinator_is_the_leader_of_the_groups_partition(tell: Tell, versi
             NONE, 1, "host1", 9092
         )  # fmt: skip
 
-    tell(scenario)
 
-
-def test_several_groups_are_looked_up_at_once(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_several_groups_are_looked_up_at_once(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         answer = await world.find(4, "a", "b", "c")
         assert [each.key for each in answer.coordinators] == ["a", "b", "c"]
 
-    tell(scenario)
 
-
-def test_a_leader_that_is_gone_or_not_on_that_listener_is_no_coordinator(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_a_leader_that_is_gone_or_not_on_that_listener_is_no_coordinator(
+    tmp_path: Path,
+) -> None:
+    async with coordinating(tmp_path) as world:
         world.update({OFFSETS_TOPIC: {0: metadata(-1)}})
         assert (await world.find(3, GROUP)).error_code is ErrorCode.coordinator_not_available
         world.update({OFFSETS_TOPIC: {0: metadata(2)}}, brokers=[broker(1), broker(2, "OTHER")])
@@ -99,8 +80,6 @@ def test_a_leader_that_is_gone_or_not_on_that_listener_is_no_coordinator(tell: T
             ErrorCode.coordinator_not_available, -1, "", -1
         )  # fmt: skip
         assert answer.error_message == "The coordinator is not available."
-
-    tell(scenario)
 
 
 async def test_who_asks_first_has_the_offsets_topic_created(
@@ -158,22 +137,20 @@ async def test_who_asks_for_the_first_transactional_id_has_the_topic_created(
     assert found.node_id == 1
 
 
-def test_types_of_coordinators_that_do_not_exist_are_refused(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_types_of_coordinators_that_do_not_exist_are_refused(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         assert (await world.find(3, "id", key_type=9)).error_code is ErrorCode.invalid_request
         [share] = (await world.find(5, "id", key_type=2)).coordinators
         assert share.error_code is ErrorCode.invalid_request
         [share] = (await world.find(6, "id", key_type=2)).coordinators
         assert share.error_code is ErrorCode.coordinator_not_available
 
-    tell(scenario)
-
 
 # A member's life
 
 
-def test_a_member_joins_is_assigned_lives_commits_and_leaves(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_a_member_joins_is_assigned_lives_commits_and_leaves(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         joined = await world.join()
         assert (joined.error_code, joined.leader) == (NONE, joined.member_id)
         assert (await world.sync(joined)).assignment == b"all of it"
@@ -188,15 +165,13 @@ def test_a_member_joins_is_assigned_lives_commits_and_leaves(tell: Tell) -> None
         assert (left.error_code, left.members[0].error_code) == (NONE, NONE)
         assert await world.heartbeat(joined) is ErrorCode.unknown_member_id
 
-    tell(scenario)
-
 
 @pytest.mark.parametrize("step", range(10))
-def test_every_version_has_the_same_outcome(tell: Tell, step: int) -> None:
+async def test_every_version_has_the_same_outcome(tmp_path: Path, step: int) -> None:
     def at_most(key: ApiKey) -> int:
         return min(step, APIS[key].max_version)
 
-    async def scenario(world: GroupApiWorld) -> None:
+    async with coordinating(tmp_path) as world:
         joined = await world.join(at_most(ApiKey.JOIN_GROUP))
         synced = await world.sync(joined, at_most(ApiKey.SYNC_GROUP))
         assert synced.assignment == b"all of it"
@@ -212,23 +187,21 @@ def test_every_version_has_the_same_outcome(tell: Tell, step: int) -> None:
         deleted = await world.delete_groups(GROUP, version=at_most(ApiKey.DELETE_GROUPS))
         assert deleted == {GROUP: NONE}
 
-    tell(scenario)
 
-
-def test_a_sync_must_name_its_protocol_since_version_5(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_a_sync_must_name_its_protocol_since_version_5(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         joined = await world.join()
         refused = await world.sync(joined, protocol_name=None)
         assert refused.error_code is ErrorCode.inconsistent_group_protocol
-
-    tell(scenario)
 
 
 # Offsets
 
 
-def test_a_commit_to_what_does_not_exist_is_refused_and_the_rest_is_written(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_a_commit_to_what_does_not_exist_is_refused_and_the_rest_is_written(
+    tmp_path: Path,
+) -> None:
+    async with coordinating(tmp_path) as world:
         assert await world.commit(7, "none", "orders") == {
             "none": ErrorCode.unknown_topic_or_partition,
             "orders": NONE,
@@ -239,11 +212,9 @@ def test_a_commit_to_what_does_not_exist_is_refused_and_the_rest_is_written(tell
             }
         assert found_offsets(await world.offsets()) == {"orders": (7, NONE)}
 
-    tell(scenario)
 
-
-def test_offsets_are_deleted_one_by_one(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_offsets_are_deleted_one_by_one(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         await world.commit(7, "orders", "invoices")
         answer = await world.delete_offset("orders", "none")
         assert answer.error_code is NONE
@@ -253,11 +224,9 @@ def test_offsets_are_deleted_one_by_one(tell: Tell) -> None:
         }
         assert found_offsets(await world.offsets()) == {"invoices": (7, NONE)}
 
-    tell(scenario)
 
-
-def test_the_first_version_keeps_offsets_in_zookeeper(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_the_first_version_keeps_offsets_in_zookeeper(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         assert await world.commit(7, "orders", "none", version=0) == {
             "none": ErrorCode.unknown_topic_or_partition,
             "orders": NONE,
@@ -279,11 +248,9 @@ def test_the_first_version_keeps_offsets_in_zookeeper(tell: Tell) -> None:
         # The coordinator knows nothing of them.
         assert found_offsets(await world.offsets("orders")) == {"orders": (-1, NONE)}
 
-    tell(scenario)
 
-
-def test_a_group_with_a_slash_in_its_name_has_no_offsets_in_zookeeper(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_a_group_with_a_slash_in_its_name_has_no_offsets_in_zookeeper(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         module = import_module("kio.schema.offset_fetch.v0.request")
         topic = module.OffsetFetchRequestTopic(name="orders", partition_indexes=(0,))
 
@@ -292,11 +259,9 @@ def test_a_group_with_a_slash_in_its_name_has_no_offsets_in_zookeeper(tell: Tell
         assert found_offsets(answer) == {"orders": (-1, ErrorCode.invalid_group_id)}
         assert world.znode("/consumers/deep") is None
 
-    tell(scenario)
 
-
-def test_several_groups_are_fetched_in_the_order_of_the_request(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_several_groups_are_fetched_in_the_order_of_the_request(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         await world.commit(7, "orders")
         module = import_module("kio.schema.offset_fetch.v8.request")
         answer = await world.tell(
@@ -310,17 +275,15 @@ def test_several_groups_are_fetched_in_the_order_of_the_request(tell: Tell) -> N
             ("other", {}), (GROUP, {"orders": (7, NONE)})
         ]  # fmt: skip
 
-    tell(scenario)
 
-
-def test_offsets_of_a_topic_that_the_controller_deletes_are_forgotten(tell: Tell) -> None:
+async def test_offsets_of_a_topic_that_the_controller_deletes_are_forgotten(tmp_path: Path) -> None:
     module = import_module("kio.schema.update_metadata.v8.request")
     gone = module.UpdateMetadataPartitionState(
         partition_index=0, controller_epoch=1, leader=LEADER_DURING_DELETE, leader_epoch=1,
         isr=(1,), zk_version=0, replicas=(1,), offline_replicas=(),
     )  # fmt: skip
 
-    async def scenario(world: GroupApiWorld) -> None:
+    async with coordinating(tmp_path) as world:
         await world.commit(7, "orders", "invoices")
         answer = await world.tell(
             "update_metadata", 8, controller_id=1, controller_epoch=1, live_brokers=(),
@@ -334,14 +297,12 @@ def test_offsets_of_a_topic_that_the_controller_deletes_are_forgotten(tell: Tell
         assert answer.error_code is NONE
         assert found_offsets(await world.offsets()) == {"invoices": (7, NONE)}
 
-    tell(scenario)
 
-
-def test_an_answer_of_thousands_of_offsets_is_as_any_other(tell: Tell) -> None:
+async def test_an_answer_of_thousands_of_offsets_is_as_any_other(tmp_path: Path) -> None:
     count = ENTRIES_AT_ONCE + 1
     commit = import_module("kio.schema.offset_commit.v9.request")
 
-    async def scenario(world: GroupApiWorld) -> None:
+    async with coordinating(tmp_path) as world:
         world.update({"orders": {each: metadata(1) for each in range(count)}})
         parts = tuple(
             commit.OffsetCommitRequestPartition(
@@ -361,14 +322,12 @@ def test_an_answer_of_thousands_of_offsets_is_as_any_other(tell: Tell) -> None:
         [topic] = (await world.offsets()).topics
         assert [each.committed_offset for each in topic.partitions] == list(range(count))
 
-    tell(scenario)
-
 
 # Who may what
 
 
-def test_who_may_do_nothing_learns_nothing_of_a_group(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_who_may_do_nothing_learns_nothing_of_a_group(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         joined = await world.join()
         await world.sync(joined)
         world.authorize()
@@ -395,11 +354,9 @@ def test_who_may_do_nothing_learns_nothing_of_a_group(tell: Tell) -> None:
         world.context.authorizer = None
         assert await world.heartbeat(joined) is NONE
 
-    tell(scenario)
 
-
-def test_a_member_needs_to_read_the_group_and_its_topics(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_a_member_needs_to_read_the_group_and_its_topics(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         world.authorize()
         world.permit(ResourceType.GROUP, GROUP, AclOperation.READ)
         world.permit(ResourceType.TOPIC, "orders", AclOperation.READ)
@@ -419,11 +376,9 @@ def test_a_member_needs_to_read_the_group_and_its_topics(tell: Tell) -> None:
         [described] = await world.described(GROUP, operations=True)
         assert described.authorized_operations == (1 << 3) | (1 << 8)
 
-    tell(scenario)
 
-
-def test_offsets_of_topics_that_may_not_be_described_are_hidden(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_offsets_of_topics_that_may_not_be_described_are_hidden(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         await world.commit(5, "orders", "invoices")
         world.authorize()
         world.permit(ResourceType.GROUP, GROUP, AclOperation.DESCRIBE)
@@ -436,11 +391,9 @@ def test_offsets_of_topics_that_may_not_be_described_are_hidden(tell: Tell) -> N
                 "orders": (5, NONE), "invoices": (-1, denied)
             }  # fmt: skip
 
-    tell(scenario)
 
-
-def test_deleting_takes_the_right_to_delete(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_deleting_takes_the_right_to_delete(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         await world.commit(5, "orders", "invoices")
         world.authorize()
         world.permit(ResourceType.GROUP, GROUP, AclOperation.DELETE)
@@ -453,15 +406,11 @@ def test_deleting_takes_the_right_to_delete(tell: Tell) -> None:
         }
         assert await world.delete_groups("other", GROUP) == {GROUP: NONE, "other": HIDDEN}
 
-    tell(scenario)
 
-
-def test_who_may_describe_the_cluster_sees_every_group(tell: Tell) -> None:
-    async def scenario(world: GroupApiWorld) -> None:
+async def test_who_may_describe_the_cluster_sees_every_group(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         await world.commit(5, "orders")
         world.authorize()
         world.permit(ResourceType.CLUSTER, "kafka-cluster", AclOperation.DESCRIBE)
 
         assert await world.listed() == [GROUP]
-
-    tell(scenario)

@@ -159,14 +159,20 @@ async def broker(
         logs.close()
 
 
-async def test_what_was_committed_is_there_for_the_next_coordinator(tmp_path: Path) -> None:
-    async with broker(tmp_path) as world:
+@asynccontextmanager
+async def coordinator(folder: Path, **how: Any) -> AsyncIterator[World]:
+    """A broker that has taken the group's partition over."""
+    async with broker(folder, **how) as world:
         await world.lead()
+        yield world
+
+
+async def test_what_was_committed_is_there_for_the_next_coordinator(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as world:
         assert await world.commit(42) is ErrorCode.none
         assert (await world.offsets())[ORDERS].offset == 42
 
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         assert (await world.offsets())[ORDERS].offset == 42
 
 
@@ -199,12 +205,11 @@ async def test_offsets_and_rebalances_are_counted_and_loads_timed(tmp_path: Path
 
 
 async def test_offsets_that_expire_are_counted(tmp_path: Path) -> None:
-    async with broker(
+    async with coordinator(
         tmp_path,
         offsets__retention__minutes="1",
         offsets__retention__check__interval__ms="1",
     ) as world:
-        await world.lead()
         committed = CommittedOffset(42, commit_timestamp_ms=START_MS - 3_600_000)
         asked = CommitOffsets(world.service.new_request_id(), GROUP, {ORDERS: committed})
         await world.service.ask(asked, CommitResult)
@@ -213,13 +218,11 @@ async def test_offsets_that_expire_are_counted(tmp_path: Path) -> None:
 
 
 async def test_a_generation_outlives_its_coordinator(tmp_path: Path) -> None:
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         joined = await world.join()
         assert (await world.sync(joined)).assignment == b"all of it"
 
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         assert await world.heartbeat(joined) is ErrorCode.none
         assert (await world.sync(joined)).assignment == b"all of it"
         described = await world.describe()
@@ -234,8 +237,7 @@ def clock_step_ms(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 async def test_setting_the_clock_ends_no_session(tmp_path: Path, clock_step_ms: int) -> None:
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         joined = await world.join(session_timeout_ms=60_000)
         await world.sync(joined)
 
@@ -248,8 +250,7 @@ async def test_setting_the_clock_ends_no_session(tmp_path: Path, clock_step_ms: 
 async def test_a_member_that_says_nothing_is_out_when_its_time_is_over(
     tmp_path: Path, clock_step_ms: int
 ) -> None:
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         joined = await world.join(session_timeout_ms=50)
         await world.sync(joined)
 
@@ -260,8 +261,7 @@ async def test_a_member_that_says_nothing_is_out_when_its_time_is_over(
 
 
 async def test_who_waits_gets_an_error_when_another_broker_coordinates(tmp_path: Path) -> None:
-    async with broker(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
-        await world.lead()
+    async with coordinator(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
         parked = asyncio.create_task(world.join())
         await world.until(lambda group: group.state == "PreparingRebalance")
 
@@ -272,8 +272,7 @@ async def test_who_waits_gets_an_error_when_another_broker_coordinates(tmp_path:
 
 
 async def test_who_waits_gets_an_error_when_the_broker_stops(tmp_path: Path) -> None:
-    async with broker(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
-        await world.lead()
+    async with coordinator(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
         parked = asyncio.create_task(world.join())
         await world.until(lambda group: group.state == "PreparingRebalance")
 
@@ -283,8 +282,7 @@ async def test_who_waits_gets_an_error_when_the_broker_stops(tmp_path: Path) -> 
 
 
 async def test_the_answer_to_one_who_has_gone_away_disturbs_no_other(tmp_path: Path) -> None:
-    async with broker(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
-        await world.lead()
+    async with coordinator(tmp_path, group__initial__rebalance__delay__ms="60000") as world:
         parked = asyncio.create_task(world.join())
         await world.until(lambda group: group.state == "PreparingRebalance")
         parked.cancel()
@@ -298,8 +296,7 @@ async def test_the_answer_to_one_who_has_gone_away_disturbs_no_other(tmp_path: P
 
 async def test_while_a_large_log_is_read_others_are_served(tmp_path: Path) -> None:
     partitions = [TopicPartition("orders", each) for each in range(3_000)]
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         for start in range(0, len(partitions), 500):
             asked = CommitOffsets(
                 world.service.new_request_id(), GROUP,
@@ -328,8 +325,7 @@ async def test_a_compacted_log_says_the_same(tmp_path: Path) -> None:
         segment_bytes=500, is_compacted=True, is_deleted=False, min_cleanable_dirty_ratio=0.0
     )
 
-    async with broker(tmp_path, log_config=compacted) as world:
-        await world.lead()
+    async with coordinator(tmp_path, log_config=compacted) as world:
         joined = await world.join()
         await world.sync(joined)
         for offset in range(20):
@@ -347,8 +343,7 @@ async def test_a_compacted_log_says_the_same(tmp_path: Path) -> None:
         assert log.replace_segments(cleaned.replacements, cleaned.generation)
         assert log.size < size / 3
 
-    async with broker(tmp_path, offsets__load__buffer__size="300") as world:
-        await world.lead()
+    async with coordinator(tmp_path, offsets__load__buffer__size="300") as world:
         assert await world.offsets() == told
         assert [offset.offset for offset in told.values()] == [19, 19]
         assert await world.heartbeat(joined) is ErrorCode.none
@@ -382,21 +377,18 @@ async def test_a_read_that_a_limit_of_the_system_refuses_is_tried_again(
             raise refusals.pop()
         return piece.file.read(piece.position, piece.length)
 
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         await world.commit(1)
 
     monkeypatch.setattr(group_loading, "RETRY_S", 0)
     monkeypatch.setattr(FileSlice, "read", read)
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         assert (await world.offsets())[ORDERS].offset == 1
         assert refusals == []
 
 
 async def test_a_commit_that_cannot_be_appended_is_refused_and_not_shown(tmp_path: Path) -> None:
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         await world.commit(1)
         world.logs.resign(world.partition)
 
@@ -412,8 +404,7 @@ async def test_records_are_appended_in_the_order_of_the_decisions(tmp_path: Path
     partitions = [TopicPartition("orders", each) for each in range(1_000)]
     clients = TopicPartition("clients", 0)
 
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         asked = CommitOffsets(
             world.service.new_request_id(), GROUP, dict.fromkeys(partitions, CommittedOffset(1))
         )
@@ -433,16 +424,14 @@ async def test_records_are_appended_in_the_order_of_the_decisions(tmp_path: Path
 
         assert (await produced)[clients].error is ErrorCode.none
 
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         found = await world.offsets()
         assert {each: offset.offset for each, offset in found.items()} == {partitions[0]: 7}
 
 
 async def test_offsets_of_deleted_partitions_are_forgotten_for_good(tmp_path: Path) -> None:
     kept = TopicPartition("orders", 1)
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         await world.commit(1)
         await world.commit(2, kept)
 
@@ -453,15 +442,13 @@ async def test_offsets_of_deleted_partitions_are_forgotten_for_good(tmp_path: Pa
             while world.logs.log(world.partition).log_end_offset < 3:
                 await asyncio.sleep(0.001)
 
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         assert list(await world.offsets()) == [kept]
 
 
 @pytest.mark.parametrize("codec", list(Codec))
 async def test_batches_are_packed_as_configured(tmp_path: Path, codec: Codec) -> None:
-    async with broker(tmp_path, offsets__topic__compression__codec=str(int(codec))) as world:
-        await world.lead()
+    async with coordinator(tmp_path, offsets__topic__compression__codec=str(int(codec))) as world:
         await world.commit(1)
 
         log = world.logs.log(world.partition)
@@ -469,14 +456,12 @@ async def test_batches_are_packed_as_configured(tmp_path: Path, codec: Codec) ->
         assert piece is not None
         assert [header.codec for _, header in iterate_batches(piece.read())] == [codec]
 
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         assert (await world.offsets())[ORDERS].offset == 1
 
 
 async def test_the_gauges_count_groups_by_state_and_their_offsets(tmp_path: Path) -> None:
-    async with broker(tmp_path) as world:
-        await world.lead()
+    async with coordinator(tmp_path) as world:
         await world.commit(1)
         await world.sync(await world.join())
 

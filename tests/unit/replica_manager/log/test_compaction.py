@@ -279,9 +279,7 @@ def test_offsets_go_on_after_a_log_that_lost_its_last_records(world: LogWorld) -
     assert world.open(clean=False).log_end_offset == 3
 
 
-def test_aborted_records_go_and_their_markers_follow_when_nothing_is_left(
-    world: LogWorld,
-) -> None:
+def test_aborted_records_go_and_their_markers_follow_when_nothing_is_left(world: LogWorld) -> None:
     world.config = replace(COMPACTED, delete_retention_ms=1000)
     log = world.open()
     for producer_id, commit in ((7, False), (8, True)):
@@ -450,7 +448,9 @@ def test_old_messages_become_batches_with_their_offsets_when_they_are_compacted(
     assert [(r.offset, r.value) for r in records_in(log)] == [(5, b"first value"), (7, None)]
 
 
-def test_the_manager_cleans_the_dirtiest_and_remembers_how_far(tmp_path: Path) -> None:
+def test_the_manager_cleans_the_dirtiest_and_remembers_how_far(
+    executor: ThreadPoolExecutor, tmp_path: Path
+) -> None:
     manager = LogManager([tmp_path], lambda: START_MS)
     manager.load({})
     config = replace(COMPACTED, min_cleanable_dirty_ratio=0.5)
@@ -463,16 +463,15 @@ def test_the_manager_cleans_the_dirtiest_and_remembers_how_far(tmp_path: Path) -
         for i in range(count):
             put(logs[name], ("a", f"{i}"))
         logs[name].roll()
-    with ThreadPoolExecutor(1) as executor:
-        cleaner = CleanerManager(manager, executor, lambda: MEMORY)
+    cleaner = CleanerManager(manager, executor, lambda: MEMORY)
 
-        async def clean_everything() -> int:
-            done = 0
-            while done < 9 and await cleaner.clean_next():
-                done += 1
-            return done
+    async def clean_everything() -> int:
+        done = 0
+        while done < 9 and await cleaner.clean_next():
+            done += 1
+        return done
 
-        assert asyncio.run(clean_everything()) == 2
+    assert asyncio.run(clean_everything()) == 2
 
     last = cleaner.last_cleaning
     clean = logs["large"].size
@@ -491,7 +490,9 @@ def test_the_manager_cleans_the_dirtiest_and_remembers_how_far(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("place", [66, 70], ids=["record", "offset"])
-def test_a_log_that_cannot_be_cleaned_is_left_alone(tmp_path: Path, place: int) -> None:
+def test_a_log_that_cannot_be_cleaned_is_left_alone(
+    executor: ThreadPoolExecutor, tmp_path: Path, place: int
+) -> None:
     manager = LogManager([tmp_path], lambda: START_MS)
     manager.load({})
     topic_partition = TopicPartition("orders", 0)
@@ -503,11 +504,10 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone(tmp_path: Path, place: int) 
     damaged = bytearray(first.read_bytes())
     damaged[place] ^= 1
     first.write_bytes(damaged)
-    with ThreadPoolExecutor(1) as executor:
-        cleaner = CleanerManager(manager, executor, lambda: MEMORY)
+    cleaner = CleanerManager(manager, executor, lambda: MEMORY)
 
-        assert asyncio.run(cleaner.clean_next())
-        assert not asyncio.run(cleaner.clean_next())
+    assert asyncio.run(cleaner.clean_next())
+    assert not asyncio.run(cleaner.clean_next())
 
     assert cleaner.uncleanable == {topic_partition}
     metrics = Metrics()
@@ -662,7 +662,7 @@ def test_replaced_files_are_deleted_only_when_the_renames_are_synced(
 
 
 def test_the_renames_are_synced_before_the_checkpoint_that_counts_on_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ThreadPoolExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = LogManager([tmp_path], lambda: START_MS)
     manager.load({})
@@ -672,7 +672,6 @@ def test_the_renames_are_synced_before_the_checkpoint_that_counts_on_them(
     log.roll()
     synced = note_syncs(monkeypatch)
 
-    with ThreadPoolExecutor(1) as executor:
-        assert asyncio.run(CleanerManager(manager, executor, lambda: MEMORY).clean_next())
+    assert asyncio.run(CleanerManager(manager, executor, lambda: MEMORY).clean_next())
 
     assert synced[-3:] == ["orders-0", "cleaner-offset-checkpoint.tmp", tmp_path.name]

@@ -318,7 +318,7 @@ class Held:
 
 
 @pytest.mark.parametrize("what", ["delete", "delete and create", "truncate", "move"])
-def test_a_log_may_go_in_the_middle_of_its_cleaning(
+async def test_a_log_may_go_in_the_middle_of_its_cleaning(
     tmp_path: Path, executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     disk = Disk(tmp_path, executor, "a", "b")
@@ -327,25 +327,22 @@ def test_a_log_may_go_in_the_middle_of_its_cleaning(
     log.roll()
     held = Held(monkeypatch)
 
-    async def scenario() -> None:
-        cleaning = asyncio.create_task(disk.cleaner.clean_next())
-        await asyncio.to_thread(held.is_reached.wait, 60)
-        if what == "truncate":
-            log.truncate_to(10)
-            fill(log, 30, keys=50)
-        elif what == "move":
-            disk.manager.prefer_log_dir(ORDERS, next(d for d in disk.log_dirs if d != log.log_dir))
-            future = disk.manager.get_or_create(ORDERS, COMPACTED, is_future=True)
-            copy(log, future)
-            disk.manager.replace_current_with_future(ORDERS)
-        else:
-            disk.manager.delete(ORDERS)
-            if what == "delete and create":
-                fill(disk.log(), 40, keys=50)
-        held.may_go.set()
-        assert await cleaning
-
-    asyncio.run(scenario())
+    cleaning = asyncio.create_task(disk.cleaner.clean_next())
+    await asyncio.to_thread(held.is_reached.wait, 60)
+    if what == "truncate":
+        log.truncate_to(10)
+        fill(log, 30, keys=50)
+    elif what == "move":
+        disk.manager.prefer_log_dir(ORDERS, next(d for d in disk.log_dirs if d != log.log_dir))
+        future = disk.manager.get_or_create(ORDERS, COMPACTED, is_future=True)
+        copy(log, future)
+        disk.manager.replace_current_with_future(ORDERS)
+    else:
+        disk.manager.delete(ORDERS)
+        if what == "delete and create":
+            fill(disk.log(), 40, keys=50)
+    held.may_go.set()
+    assert await cleaning
 
     assert disk.failures == []
     assert not disk.manager.cleaning.uncleanable

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,6 +37,7 @@ from replica_manager.log.log_directory import (
 )
 from replica_manager.log.log_manager import DuplicateLog, LogDirFailure, LogManager
 from replica_manager.log.maintenance import LogMaintenance, Schedule
+from replica_manager.log.unified_log import UnifiedLog
 from tests.support.log_world import START_MS, base_offsets, batch, files, offsets, read
 
 ORDERS = TopicPartition("orders", 0)
@@ -64,16 +64,15 @@ class Disks:
         manager.load(topic_configs)
         return manager
 
+    def with_orders(self) -> tuple[LogManager, UnifiedLog]:
+        """A manager, and a log of it."""
+        manager = self.manager()
+        return manager, manager.get_or_create(ORDERS, SEGMENT)
+
 
 @pytest.fixture
 def disks(tmp_path: Path) -> Disks:
     return Disks([tmp_path / "a", tmp_path / "b"])
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as threads:
-        yield threads
 
 
 def upkeep(manager: LogManager, executor: ThreadPoolExecutor, schedule: Schedule) -> None:
@@ -116,8 +115,7 @@ def test_a_clean_stop_is_marked_and_the_mark_serves_once(disks: Disks) -> None:
 
 def test_what_is_logged_is_what_kafka_logs(disks: Disks, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    manager = disks.manager()
-    log = manager.get_or_create(ORDERS, SEGMENT)
+    manager, log = disks.with_orders()
     for _ in range(3):
         log.append_as_leader(batch(), 0)
     log.update_high_watermark(3)
@@ -174,8 +172,7 @@ def test_a_flush_tells_how_long_it_took(tmp_path: Path) -> None:
 
 
 def test_without_the_mark_logs_are_recovered_from_the_recovery_point(disks: Disks) -> None:
-    manager = disks.manager()
-    log = manager.get_or_create(ORDERS, SEGMENT)
+    manager, log = disks.with_orders()
     for _ in range(5):
         log.append_as_leader(batch(), 0)
     log.flush()
@@ -193,8 +190,7 @@ def test_without_the_mark_logs_are_recovered_from_the_recovery_point(disks: Disk
 
 
 def test_a_checkpoint_that_cannot_be_read_counts_as_none(disks: Disks) -> None:
-    manager = disks.manager()
-    log = manager.get_or_create(ORDERS, SEGMENT)
+    manager, log = disks.with_orders()
     log.append_as_leader(batch(), 0)
     manager.close()
     (log.directory.parent / "recovery-point-offset-checkpoint").write_text("0\n5\norders 0 1\n")
@@ -222,8 +218,7 @@ def test_topics_have_their_own_configuration(disks: Disks) -> None:
 def test_a_deleted_log_is_gone_at_once_and_its_files_after_the_delay(
     disks: Disks, executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
-    manager = disks.manager()
-    log = manager.get_or_create(ORDERS, SEGMENT)
+    manager, log = disks.with_orders()
     log.append_as_leader(batch(), 0)
     found = read(log, 0)
     caplog.set_level(logging.INFO, "kafka.log.LogManager")
@@ -244,8 +239,7 @@ def test_a_deleted_log_is_gone_at_once_and_its_files_after_the_delay(
 def test_a_folder_marked_as_deleted_is_removed_after_a_restart(
     disks: Disks, executor: ThreadPoolExecutor
 ) -> None:
-    manager = disks.manager()
-    log = manager.get_or_create(ORDERS, SEGMENT)
+    manager, log = disks.with_orders()
     manager.delete(ORDERS)
 
     again = disks.manager()
@@ -257,8 +251,7 @@ def test_a_folder_marked_as_deleted_is_removed_after_a_restart(
 
 
 def test_a_stray_log_is_kept_aside(disks: Disks) -> None:
-    manager = disks.manager()
-    log = manager.get_or_create(ORDERS, SEGMENT)
+    manager, log = disks.with_orders()
     log.append_as_leader(batch(), 0)
     manager.delete(ORDERS, is_stray=True)
     manager.close()
@@ -272,8 +265,7 @@ def test_a_stray_log_is_kept_aside(disks: Disks) -> None:
 
 
 def test_a_future_log_takes_the_place_of_the_current(disks: Disks) -> None:
-    manager = disks.manager()
-    current = manager.get_or_create(ORDERS, SEGMENT)
+    manager, current = disks.with_orders()
     current.append_as_leader(batch(), 0)
     target = next(path for path in disks.log_dirs if path != current.directory.parent)
     manager.prefer_log_dir(ORDERS, target)
@@ -324,8 +316,7 @@ def test_folder_names_are_cut_to_what_a_file_system_takes() -> None:
 def test_a_failed_disk_takes_its_logs_along_and_the_rest_serves_on(
     disks: Disks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager = disks.manager()
-    first = manager.get_or_create(ORDERS, SEGMENT)
+    manager, first = disks.with_orders()
     second = manager.get_or_create(BILLS, SEGMENT)
     write = os.pwritev
 
@@ -371,8 +362,7 @@ def test_a_topic_id_that_cannot_be_read_takes_its_directory_offline(disks: Disks
 def test_an_index_that_cannot_be_written_takes_the_directory_offline(
     disks: Disks, executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager = disks.manager()
-    log = manager.get_or_create(ORDERS, SEGMENT)
+    manager, log = disks.with_orders()
     log.append_as_leader(batch(), 0)
     path = log.active_segment.offset_index.path
     opens = os.open
@@ -402,8 +392,7 @@ def test_without_any_directory_nothing_can_be_made(disks: Disks) -> None:
 def test_a_deferred_task_that_fails_takes_the_directory_offline(
     disks: Disks, executor: ThreadPoolExecutor
 ) -> None:
-    manager = disks.manager()
-    log = manager.get_or_create(ORDERS, SEGMENT)
+    manager, log = disks.with_orders()
 
     def fails() -> None:
         raise OSError(5, "Input/output error")
@@ -414,37 +403,34 @@ def test_a_deferred_task_that_fails_takes_the_directory_offline(
     assert [failure.log_dir for failure in disks.failures] == [log.directory.parent]
 
 
-def six_segments(manager: LogManager, config: LogConfig) -> list[int]:
+def six_segments(manager: LogManager, config: LogConfig) -> UnifiedLog:
     log = manager.get_or_create(ORDERS, config)
     for i in range(11):
         log.append_as_leader(batch(timestamp=START_MS + i), i)
     log.update_high_watermark(11)
-    return base_offsets(log)
+    assert base_offsets(log) == [0, 2, 4, 6, 8, 10]
+    return log
 
 
 def test_old_segments_go_by_time(disks: Disks) -> None:
     manager = disks.manager()
     config = replace(SEGMENT, retention_ms=1000)
-    assert six_segments(manager, config) == [0, 2, 4, 6, 8, 10]
+    log = six_segments(manager, config)
     disks.now_ms = START_MS + 1000 + 6
 
     assert manager.delete_old_segments() == 3
 
-    log = manager.log(ORDERS)
-    assert log is not None
     assert base_offsets(log) == [6, 8, 10]
     assert (log.log_start_offset, log.epoch_entries[0]) == (6, EpochEntry(6, 6))
 
 
 def test_the_active_segment_goes_by_time_too_and_offsets_go_on(disks: Disks) -> None:
     manager = disks.manager()
-    six_segments(manager, replace(SEGMENT, retention_ms=1000))
+    log = six_segments(manager, replace(SEGMENT, retention_ms=1000))
     disks.now_ms = START_MS + 10_000
 
     assert manager.delete_old_segments() == 6
 
-    log = manager.log(ORDERS)
-    assert log is not None
     assert (base_offsets(log), log.log_start_offset, log.log_end_offset) == ([11], 11, 11)
     assert manager.delete_old_segments() == 0
 
@@ -452,21 +438,17 @@ def test_the_active_segment_goes_by_time_too_and_offsets_go_on(disks: Disks) -> 
 def test_old_segments_go_by_size(disks: Disks) -> None:
     manager = disks.manager()
     config = replace(SEGMENT, retention_bytes=5 * len(batch()))
-    six_segments(manager, config)
+    log = six_segments(manager, config)
 
     assert manager.delete_old_segments() == 3
 
-    log = manager.log(ORDERS)
-    assert log is not None
     assert log.size == 5 * len(batch())
 
 
 def test_nothing_past_the_high_watermark_goes(disks: Disks) -> None:
     manager = disks.manager()
-    six_segments(manager, replace(SEGMENT, retention_ms=0))
+    log = six_segments(manager, replace(SEGMENT, retention_ms=0))
     disks.now_ms = START_MS + 10_000
-    log = manager.log(ORDERS)
-    assert log is not None
     log.update_high_watermark(5)
 
     manager.delete_old_segments()
@@ -478,11 +460,9 @@ def test_nothing_past_the_high_watermark_goes(disks: Disks) -> None:
 def test_a_compacted_log_loses_what_is_before_its_start_only(disks: Disks) -> None:
     manager = disks.manager()
     config = replace(SEGMENT, retention_ms=0, is_compacted=True, is_deleted=False)
-    six_segments(manager, config)
+    log = six_segments(manager, config)
     disks.now_ms = START_MS + 10_000
     assert manager.delete_old_segments() == 0
-    log = manager.log(ORDERS)
-    assert log is not None
 
     log.delete_records(5)
 
@@ -670,7 +650,7 @@ def test_a_log_is_configured_by_its_topic_and_the_broker() -> None:
     assert (topic.timestamp_before_max_ms, topic.timestamp_after_max_ms) == (5, 6)
 
 
-def test_upkeep_in_threads_and_appends_on_the_loop_do_not_disturb_each_other(
+async def test_upkeep_in_threads_and_appends_on_the_loop_do_not_disturb_each_other(
     disks: Disks, executor: ThreadPoolExecutor
 ) -> None:
     manager = disks.manager()
@@ -678,22 +658,19 @@ def test_upkeep_in_threads_and_appends_on_the_loop_do_not_disturb_each_other(
     logs = [manager.get_or_create(TopicPartition("t", p), config) for p in range(2)]
     maintenance = LogMaintenance(manager, executor, Schedule(1, 1, 1, 1, 1, 1, 0))
 
-    async def everything() -> None:
-        keeping_up = asyncio.create_task(maintenance.run_due())
-        for number in range(24):
-            disks.now_ms += 10
-            for log in logs:
-                log.append_as_leader(batch(timestamp=disks.now_ms), number // 12)
-                log.update_high_watermark(log.log_end_offset)
-            if number % 8 == 7:
-                logs[0].truncate_to(logs[0].log_end_offset - 3)
-            await asyncio.sleep(0)
-            if keeping_up.done():
-                keeping_up = asyncio.create_task(maintenance.run_due())
-        await keeping_up
-        await maintenance.run_due()
-
-    asyncio.run(everything())
+    keeping_up = asyncio.create_task(maintenance.run_due())
+    for number in range(24):
+        disks.now_ms += 10
+        for log in logs:
+            log.append_as_leader(batch(timestamp=disks.now_ms), number // 12)
+            log.update_high_watermark(log.log_end_offset)
+        if number % 8 == 7:
+            logs[0].truncate_to(logs[0].log_end_offset - 3)
+        await asyncio.sleep(0)
+        if keeping_up.done():
+            keeping_up = asyncio.create_task(maintenance.run_due())
+    await keeping_up
+    await maintenance.run_due()
     expected = {tp: (log.log_start_offset, log.log_end_offset) for tp, log in manager.logs.items()}
     values = {
         tp: [s.file.read(0, s.size) for s in log.segments] for tp, log in manager.logs.items()

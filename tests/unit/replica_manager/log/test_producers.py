@@ -15,15 +15,7 @@ from kafka_common.errors import (
 )
 from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.producer_state_manager import AppendOrigin
-from tests.support.log_world import (
-    START_MS,
-    LogWorld,
-    at,
-    batch,
-    content,
-    end_transaction,
-    read,
-)
+from tests.support.log_world import START_MS, LogWorld, at, batch, content, end_transaction, read
 
 LAST_SEQUENCE = 2**31 - 1
 
@@ -195,9 +187,7 @@ def test_a_transaction_must_be_verified_before_its_first_batch(world: LogWorld) 
         log.append_as_leader(in_transaction(2), 0, verification_guard=guard)
 
 
-def test_a_sequence_above_one_that_waits_for_verification_is_out_of_order(
-    world: LogWorld,
-) -> None:
+def test_a_sequence_above_one_that_waits_for_verification_is_out_of_order(world: LogWorld) -> None:
     world.environment = replace(world.environment, verifies_transactions=lambda: True)
     log = world.open()
     log.start_verification(7, 0, 0)

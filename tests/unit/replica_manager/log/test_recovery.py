@@ -14,11 +14,7 @@ from kafka_common.errors import OutOfOrderSequence
 from replica_manager.log.leader_epoch_file_cache import EpochEntry
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_loading import RecoveryProgress
-from replica_manager.log.producer_snapshots import (
-    SnapshotCorrupt,
-    decode_snapshot,
-    encode_snapshot,
-)
+from replica_manager.log.producer_snapshots import SnapshotCorrupt, decode_snapshot, encode_snapshot
 from replica_manager.log.producer_state_manager import BatchMetadata, ProducerEntry
 from replica_manager.log.unified_log import UnifiedLog
 from tests.support.log_world import (

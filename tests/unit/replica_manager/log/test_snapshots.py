@@ -19,15 +19,7 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.replica_fetcher import append_as_follower
-from tests.support.log_world import (
-    START_MS,
-    LogWorld,
-    at,
-    base_offsets,
-    batch,
-    content,
-    files,
-)
+from tests.support.log_world import START_MS, LogWorld, at, base_offsets, batch, content, files
 
 ORDERS = TopicPartition("orders", 0)
 

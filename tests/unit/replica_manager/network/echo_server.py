@@ -9,10 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kafka_common.model import Endpoint
-from replica_manager.network.connection import (
-    Peer,
-    ResponseFrame,
-)
+from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.listener import ServerLimits, SocketServer
 
 LOCAL = Endpoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")

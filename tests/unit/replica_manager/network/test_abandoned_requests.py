@@ -7,7 +7,7 @@ import gc
 import socket
 import struct
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,6 @@ from tests.unit.replica_manager.server.produced import request as produced
 CLIENTS = 200
 FOREVER_MS = 2**31 - 1
 MUTE_S = 600
-
-
-def run(steps: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(steps, 60))
 
 
 def connect(server: SocketServer, request: bytes) -> socket.socket:
@@ -98,7 +94,7 @@ def test_a_connection_that_has_ended_is_not_kept() -> None:
             await until(lambda: server.connection_count == 1)
         closed_by_server.close()
 
-    run(steps())
+    asyncio.run(asyncio.wait_for(steps(), 60))
     gc.collect()
 
     assert [task() for task in tasks] == [None, None]
@@ -198,7 +194,7 @@ async def test_the_idle_time_counts_while_a_request_waits() -> None:
         writer.close()
 
 
-def test_a_reader_of_many_items_ends_between_them_when_its_client_has_gone() -> None:
+async def test_a_reader_of_many_items_ends_between_them_when_its_client_has_gone() -> None:
     begun, looked_at = asyncio.Event(), 0
 
     async def describe(_: bytes, __: Peer) -> ResponseFrame:
@@ -209,14 +205,11 @@ def test_a_reader_of_many_items_ends_between_them_when_its_client_has_gone() -> 
             await asyncio.sleep(0)
             raise_if_abandoned()
 
-    async def steps() -> None:
-        async with server_with(describe) as server:
-            client = connect(server, b"describe")
-            await begun.wait()
-            reset(client)
-            await until(lambda: server.connection_count == 0 and server.unfinished_count == 0)
-
-    run(steps())
+    async with server_with(describe) as server:
+        client = connect(server, b"describe")
+        await begun.wait()
+        reset(client)
+        await until(lambda: server.connection_count == 0 and server.unfinished_count == 0)
     assert looked_at > 0
 
 
@@ -233,26 +226,23 @@ async def test_a_reset_connection_of_a_muted_client_is_freed_at_once() -> None:
         assert asyncio.get_running_loop().time() - started_s < MUTE_S
 
 
-def test_what_arrived_before_a_reset_still_takes_effect() -> None:
+async def test_what_arrived_before_a_reset_still_takes_effect() -> None:
     heard: list[bytes] = []
 
     async def acks_0(data: bytes, _: Peer) -> ResponseFrame:
         heard.append(data)
         return ResponseFrame(b"")
 
-    async def steps() -> None:
-        async with server_with(acks_0) as server:
-            client = connect(server, b"one")
-            client.sendall(b"\0\0\0\3two\0\0\0\5three")
-            reset(client)
-            await until(lambda: len(heard) == 3)
-            await until(lambda: server.connection_count == 0)
-
-    run(steps())
+    async with server_with(acks_0) as server:
+        client = connect(server, b"one")
+        client.sendall(b"\0\0\0\3two\0\0\0\5three")
+        reset(client)
+        await until(lambda: len(heard) == 3)
+        await until(lambda: server.connection_count == 0)
     assert heard == [b"one", b"two", b"three"]
 
 
-def test_a_task_that_a_handler_started_is_not_ended_with_the_client() -> None:
+async def test_a_task_that_a_handler_started_is_not_ended_with_the_client() -> None:
     ended: list[str] = []
     may_go_on = asyncio.Event()
 
@@ -269,28 +259,19 @@ def test_a_task_that_a_handler_started_is_not_ended_with_the_client() -> None:
             await asyncio.Event().wait()
         raise AssertionError
 
-    async def steps() -> None:
-        async with server_with(commit) as server:
-            client = connect(server, b"commit")
-            await until(lambda: bool(tasks))
-            reset(client)
-            await until(lambda: server.connection_count == 0)
-            may_go_on.set()
-            await tasks[0]
-
-    run(steps())
+    async with server_with(commit) as server:
+        client = connect(server, b"commit")
+        await until(lambda: bool(tasks))
+        reset(client)
+        await until(lambda: server.connection_count == 0)
+        may_go_on.set()
+        await tasks[0]
     assert ended == ["appended"]
 
 
 def framed_request(request: Any) -> bytes:
     api_key, version = int(request.__api_key__), int(request.__version__)
     return request_header(api_key, version, 7, "test") + write(request)
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 async def test_fetches_for_the_longest_time_there_is_end_with_their_clients(
@@ -313,7 +294,7 @@ async def test_fetches_for_the_longest_time_there_is_end_with_their_clients(
         assert await left_connections(server.ports["PLAINTEXT"]) == 0
 
 
-def test_records_whose_producer_has_gone_are_in_the_log(
+async def test_records_whose_producer_has_gone_are_in_the_log(
     executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
     world = fetch_world.made(executor, tmp_path)
@@ -321,15 +302,12 @@ def test_records_whose_producer_has_gone_are_in_the_log(
     produce = framed_request(produced(batch(3), acks=-1, timeout_ms=FOREVER_MS))
     waiting = world.context.records.appends.waiting
 
-    async def steps() -> None:
-        async with server_with(lambda data, peer: respond(data, peer, world.context)) as server:
-            client = connect(server, produce)
-            await until(lambda: len(waiting) == 1)
+    async with server_with(lambda data, peer: respond(data, peer, world.context)) as server:
+        client = connect(server, produce)
+        await until(lambda: len(waiting) == 1)
 
-            reset(client)
+        reset(client)
 
-            await until(lambda: server.connection_count == 0 and len(waiting) == 0)
-            assert server.unfinished_count == 0
-
-    run(steps())
+        await until(lambda: server.connection_count == 0 and len(waiting) == 0)
+        assert server.unfinished_count == 0
     assert fetch_world.log_of(world).log_end_offset == 3

@@ -7,7 +7,7 @@ import logging
 import os
 import resource
 import struct
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -33,10 +33,6 @@ LISTENERS = {
     "listener.security.protocol.map": "PUBLIC:PLAINTEXT,INTERNAL:PLAINTEXT",
     "inter.broker.listener.name": "INTERNAL",
 }
-
-
-def run(steps: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(steps, 60))
 
 
 async def echo(data: bytes, _: Peer) -> ResponseFrame:
@@ -136,12 +132,14 @@ def test_a_java_principal_builder_is_refused_for_a_listener_as_for_the_broker(pr
     assert key in str(refused.value)
 
 
-def test_clients_leave_descriptors_for_logs_and_brokers(
+async def test_clients_leave_descriptors_for_logs_and_brokers(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 0.02)
 
-    async def steps(hard: int) -> None:
+    caplog.set_level(logging.INFO)
+
+    with limit_restored() as hard:
         async with server_with() as server:
             # Above every number that is taken, there is room for more clients than are reserved.
             limit = 2 * highest_descriptor() + 160
@@ -169,19 +167,16 @@ def test_clients_leave_descriptors_for_logs_and_brokers(
                 for client in clients:
                     client.writer.close()
 
-    caplog.set_level(logging.INFO)
-    with limit_restored() as hard:
-        run(steps(hard))
     assert "ulimit -n" in caplog.text
     assert "accepts connections again" in caplog.text
 
 
-def test_a_listener_without_descriptors_names_the_limit_and_accepts_later(
+async def test_a_listener_without_descriptors_names_the_limit_and_accepts_later(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 0.02)
 
-    async def steps(hard: int) -> None:
+    with limit_restored() as hard:
         async with server_with() as server:
             soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             client = await Client.to(server, INTERNAL)
@@ -201,12 +196,10 @@ def test_a_listener_without_descriptors_names_the_limit_and_accepts_later(
             for each in (client, second):
                 each.writer.close()
 
-    with limit_restored() as hard:
-        run(steps(hard))
     assert "(ulimit -n)" in caplog.text
 
 
-def test_spare_descriptors_come_back_before_a_connection_is_accepted(
+async def test_spare_descriptors_come_back_before_a_connection_is_accepted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 0.02)
@@ -221,7 +214,7 @@ def test_spare_descriptors_come_back_before_a_connection_is_accepted(
             return False
         return True
 
-    async def steps(hard: int) -> None:
+    with SPARE_DESCRIPTORS.kept(4), limit_restored() as hard:
         async with server_with() as server:
             soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             first = await Client.to(server, INTERNAL)
@@ -245,6 +238,4 @@ def test_spare_descriptors_come_back_before_a_connection_is_accepted(
             for each in (first, second):
                 each.writer.close()
 
-    with SPARE_DESCRIPTORS.kept(4), limit_restored() as hard:
-        run(steps(hard))
     assert "no connection is accepted before all 4 are there again" in caplog.text

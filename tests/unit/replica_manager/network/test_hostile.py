@@ -77,7 +77,7 @@ async def is_alive(port: int) -> bool:
     return any(topic.name == "orders" for topic in response.topics)
 
 
-def test_every_api_key_in_every_version_is_answered_or_closed() -> None:
+def test_every_api_key_in_every_version_is_answered_or_closed(executor: ThreadPoolExecutor) -> None:
     async def scenario(world: BrokerWorld) -> None:
         async with hosted(world) as port:
             for api_key in range(-1, HIGHEST_KEY):
@@ -102,11 +102,10 @@ def test_every_api_key_in_every_version_is_answered_or_closed() -> None:
                     assert len(answers) == int(is_answered or api_key == ApiKey.API_VERSIONS)
             assert await is_alive(port)
 
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, auto__create__topics__enable="false")
-        world.update({"orders": {0: metadata(1)}}, topic_ids={"orders": ORDERS_ID})
-        # ControlledShutdown version 0 has a header of its own, two bytes shorter than ours.
-        asyncio.run(asyncio.wait_for(scenario(world), 60))
+    world = BrokerWorld(executor, auto__create__topics__enable="false")
+    world.update({"orders": {0: metadata(1)}}, topic_ids={"orders": ORDERS_ID})
+    # ControlledShutdown version 0 has a header of its own, two bytes shorter than ours.
+    asyncio.run(asyncio.wait_for(scenario(world), 60))
 
 
 def seeds(world: BrokerWorld) -> list[bytes]:

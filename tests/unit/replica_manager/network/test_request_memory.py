@@ -7,7 +7,7 @@ import contextlib
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,6 @@ KIB = 1024
 MIB = 1024 * KIB
 CHUNK = 256 * KIB
 """What a connection may receive beyond the bound."""
-
-
-def run(steps: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(steps, 30))
 
 
 async def size_of(data: bytes, _: Peer) -> ResponseFrame:
@@ -125,21 +121,18 @@ async def test_what_is_only_announced_takes_no_memory() -> None:
             await client.end()
 
 
-def test_a_silent_half_sent_request_makes_way_for_one_that_waits(
+async def test_a_silent_half_sent_request_makes_way_for_one_that_waits(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(request_memory, "PATIENCE_S", 0.05)
 
-    async def steps() -> None:
-        async with measured_server(max_queued_request_bytes=MIB) as server:
-            silent = HalfSent(server, 2 * MIB, MIB)
-            await until(lambda: server.request_memory.used_bytes >= MIB)
+    async with measured_server(max_queued_request_bytes=MIB) as server:
+        silent = HalfSent(server, 2 * MIB, MIB)
+        await until(lambda: server.request_memory.used_bytes >= MIB)
 
-            assert await answered(server, MIB) == MIB
-            assert await silent.is_closed()
-            await silent.end()
-
-    run(steps())
+        assert await answered(server, MIB) == MIB
+        assert await silent.is_closed()
+        await silent.end()
     assert "queued.max.request.bytes" in caplog.text
 
 
@@ -216,7 +209,7 @@ def test_frames_of_any_length_in_any_pieces_are_all_answered(
                 assert struct.unpack(">ii", await reader.readexactly(8)) == (4, size)
             writer.close()
 
-    run(steps())
+    asyncio.run(asyncio.wait_for(steps(), 30))
 
 
 def test_the_bound_is_the_keys_or_a_quarter_of_the_memory() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib import import_module
@@ -57,12 +56,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def world(clock: Clock, tmp_path: Path) -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = made(executor, tmp_path)
-        world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2))
-        world.context.request_metrics = RequestMetrics(world.metrics, clock)
-        yield world
+def world(executor: ThreadPoolExecutor, clock: Clock, tmp_path: Path) -> BrokerWorld:
+    world = made(executor, tmp_path)
+    world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2))
+    world.context.request_metrics = RequestMetrics(world.metrics, clock)
+    return world
 
 
 def told(world: BrokerWorld, name: str, kind: str, attribute: str = "Max", **tags: object) -> Any:
@@ -269,7 +267,7 @@ def test_without_readers_of_metrics_requests_are_not_timed(world: BrokerWorld) -
     assert told(world, "RequestsPerSec", "Fetch", "Count", version=17) is None
 
 
-def test_a_timed_coroutine_is_cancelled_and_fails_as_any_other() -> None:
+async def test_a_timed_coroutine_is_cancelled_and_fails_as_any_other() -> None:
     seen: list[str] = []
 
     async def work() -> str:
@@ -287,18 +285,15 @@ def test_a_timed_coroutine_is_cancelled_and_fails_as_any_other() -> None:
     async def timed(coroutine: Any) -> Any:
         return await Timed(coroutine, LoopTime(lambda: 0))
 
-    async def scenario() -> None:
-        task = asyncio.create_task(timed(work()))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        with pytest.raises(ValueError, match="inside"):
-            await timed(fail())
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0):
-                await timed(work())
-
-    asyncio.run(scenario())
+    task = asyncio.create_task(timed(work()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(ValueError, match="inside"):
+        await timed(fail())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await timed(work())
 
     assert seen == ["cancelled", "cancelled"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -38,11 +37,10 @@ REQUESTS: Final = {
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, broker__id="1", **LISTENERS)
-        world.update({"orders": {0: metadata(1)}})
-        yield world
+def world(executor: ThreadPoolExecutor) -> BrokerWorld:
+    world = BrokerWorld(executor, broker__id="1", **LISTENERS)
+    world.update({"orders": {0: metadata(1)}})
+    return world
 
 
 def error_of(world: BrokerWorld, api_key: ApiKey, listener_name: str) -> ErrorCode:
@@ -73,20 +71,20 @@ def test_it_is_taken_on_the_listeners_of_members_and_on_those_that_are_named(
     assert error_of(world, ApiKey.UPDATE_METADATA, listener_name) is ErrorCode.none
 
 
-def test_the_only_listener_of_a_broker_is_that_of_members_too() -> None:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, broker__id="1")
+def test_the_only_listener_of_a_broker_is_that_of_members_too(executor: ThreadPoolExecutor) -> None:
+    world = BrokerWorld(executor, broker__id="1")
 
-        assert error_of(world, ApiKey.UPDATE_METADATA, "PLAINTEXT") is ErrorCode.none
+    assert error_of(world, ApiKey.UPDATE_METADATA, "PLAINTEXT") is ErrorCode.none
 
 
-def test_with_an_authorizer_its_rules_decide_and_not_the_listener() -> None:
-    with ThreadPoolExecutor(1) as executor:
-        world = guarded_world(executor)
+def test_with_an_authorizer_its_rules_decide_and_not_the_listener(
+    executor: ThreadPoolExecutor,
+) -> None:
+    world = guarded_world(executor)
 
-        assert error_of(world, ApiKey.UPDATE_METADATA, "CLIENT") is REFUSED
-        permit(world, CLUSTER, AclOperation.CLUSTER_ACTION)
-        assert error_of(world, ApiKey.UPDATE_METADATA, "CLIENT") is ErrorCode.none
+    assert error_of(world, ApiKey.UPDATE_METADATA, "CLIENT") is REFUSED
+    permit(world, CLUSTER, AclOperation.CLUSTER_ACTION)
+    assert error_of(world, ApiKey.UPDATE_METADATA, "CLIENT") is ErrorCode.none
 
 
 def test_a_tool_may_abort_a_transaction_on_a_listener_of_clients(world: BrokerWorld) -> None:

@@ -8,7 +8,6 @@ import logging
 import socket
 import struct
 import tracemalloc
-from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -38,10 +37,6 @@ from tests.unit.replica_manager.network.echo_server import (
 
 INTERNAL = Endpoint("127.0.0.1", 0, "INTERNAL", "PLAINTEXT")
 METADATA_V1 = request_header(3, 1, 9, "test") + b"\xff\xff\xff\xff"
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 30))
 
 
 async def test_a_request_is_answered_with_its_listener_and_address() -> None:
@@ -162,7 +157,7 @@ async def test_a_request_of_the_largest_size_is_answered() -> None:
 
 
 @pytest.mark.parametrize("failure", [InvalidFrame("no"), RuntimeError("a defect")])
-def test_what_cannot_be_answered_closes_that_connection_alone(
+async def test_what_cannot_be_answered_closes_that_connection_alone(
     failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def refuse(data: bytes, _: Peer) -> ResponseFrame:
@@ -170,19 +165,16 @@ def test_what_cannot_be_answered_closes_that_connection_alone(
             raise failure
         return ResponseFrame(framed(data))
 
-    async def scenario() -> None:
-        async with server_with(refuse) as server:
-            reader, writer = await connect(server)
-            good_reader, good = await connect(server)
-            writer.write(framed(b"bad"))
-            assert await reader.read() == b""
+    async with server_with(refuse) as server:
+        reader, writer = await connect(server)
+        good_reader, good = await connect(server)
+        writer.write(framed(b"bad"))
+        assert await reader.read() == b""
 
-            good.write(framed(b"good"))
-            assert await answer(good_reader) == b"good"
-            writer.close()
-            good.close()
-
-    run(scenario())
+        good.write(framed(b"good"))
+        assert await answer(good_reader) == b"good"
+        writer.close()
+        good.close()
     assert "Closing the connection from 127.0.0.1" in caplog.text
 
 
@@ -194,7 +186,7 @@ async def test_an_idle_connection_is_closed() -> None:
         writer.close()
 
 
-def test_a_client_that_does_not_read_is_dropped_and_costs_no_memory_meanwhile() -> None:
+async def test_a_client_that_does_not_read_is_dropped_and_costs_no_memory_meanwhile() -> None:
     large = b"x" * 50_000_000
     asked = 0
 
@@ -203,7 +195,8 @@ def test_a_client_that_does_not_read_is_dropped_and_costs_no_memory_meanwhile() 
         asked += 1
         return ResponseFrame(large)
 
-    async def scenario() -> None:
+    tracemalloc.start()
+    try:
         async with server_with(flood, max_idle_ms=200) as server:
             _, writer = await connect(server)
             writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -213,10 +206,6 @@ def test_a_client_that_does_not_read_is_dropped_and_costs_no_memory_meanwhile() 
             while server.connection_count:
                 await asyncio.sleep(0.01)
             writer.close()
-
-    tracemalloc.start()
-    try:
-        run(scenario())
         _, most_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -363,32 +352,27 @@ async def test_a_listener_without_a_host_takes_ipv4_and_ipv6() -> None:
             writer.close()
 
 
-def test_a_real_request_is_answered_by_the_real_dispatcher(
-    caplog: pytest.LogCaptureFixture,
+async def test_a_real_request_is_answered_by_the_real_dispatcher(
+    executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        with ThreadPoolExecutor(1) as executor:
-            world = BrokerWorld(executor)
-            world.update({"orders": {0: metadata(1)}})
+    caplog.set_level(logging.WARNING)
+    world = BrokerWorld(executor)
+    world.update({"orders": {0: metadata(1)}})
 
-            async def respond(data: bytes, peer: Peer) -> ResponseFrame:
-                return ResponseFrame(
-                    framed(await world.ask_raw(data, listener_name=peer.listener_name))
-                )
+    async def respond(data: bytes, peer: Peer) -> ResponseFrame:
+        return ResponseFrame(framed(await world.ask_raw(data, listener_name=peer.listener_name)))
 
-            async with server_with(respond) as server:
-                reader, writer = await connect(server)
-                writer.write(framed(METADATA_V1))
-                response: Any = read_response(3, 1, await answer(reader), 4)
-                assert [topic.name for topic in response.topics] == ["orders"]
-                writer.close()
+    async with server_with(respond) as server:
+        reader, writer = await connect(server)
+        writer.write(framed(METADATA_V1))
+        response: Any = read_response(3, 1, await answer(reader), 4)
+        assert [topic.name for topic in response.topics] == ["orders"]
+        writer.close()
 
-    with caplog.at_level(logging.WARNING):
-        run(scenario())
     assert caplog.messages == []
 
 
-def test_a_client_that_always_has_another_request_lets_others_have_their_turn() -> None:
+async def test_a_client_that_always_has_another_request_lets_others_have_their_turn() -> None:
     requests = 100  # as many answers fit into the socket, unread
     answered = 0
     seen: list[int] = []
@@ -398,29 +382,26 @@ def test_a_client_that_always_has_another_request_lets_others_have_their_turn() 
         answered += 1
         return ResponseFrame(data)
 
-    async def scenario() -> None:
-        ours, theirs = socket.socketpair()
-        for each in (ours, theirs):
-            each.setblocking(False)
-        theirs.sendall(struct.pack(">ii", 4, 7) * requests)
-        theirs.shutdown(socket.SHUT_WR)
-        connection = ClientConnection(
-            ours, "test", "PLAINTEXT", max_request_bytes=100, max_idle_s=60, respond=respond
-        )
-        serving = asyncio.create_task(connection.serve())
-        while not serving.done():
-            seen.append(answered)
-            await asyncio.sleep(0)
-        theirs.close()
-
-    asyncio.run(scenario())
+    ours, theirs = socket.socketpair()
+    for each in (ours, theirs):
+        each.setblocking(False)
+    theirs.sendall(struct.pack(">ii", 4, 7) * requests)
+    theirs.shutdown(socket.SHUT_WR)
+    connection = ClientConnection(
+        ours, "test", "PLAINTEXT", max_request_bytes=100, max_idle_s=60, respond=respond
+    )
+    serving = asyncio.create_task(connection.serve())
+    while not serving.done():
+        seen.append(answered)
+        await asyncio.sleep(0)
+    theirs.close()
 
     assert answered == requests
     turns = [later - earlier for earlier, later in itertools.pairwise([*seen, answered])]
     assert max(turns) <= REQUESTS_AT_ONCE
 
 
-def test_a_large_request_that_is_all_there_lets_others_have_their_turn() -> None:
+async def test_a_large_request_that_is_all_there_lets_others_have_their_turn() -> None:
     pieces, piece_s = 200, RECEIVING_TURN_S / 5
     size = pieces * 1024
     unread = framed(bytes(size))
@@ -443,21 +424,18 @@ def test_a_large_request_that_is_all_there_lets_others_have_their_turn() -> None
         assert len(data) == size
         return ResponseFrame(b"", closes=True)
 
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        loop.time = lambda: received * piece_s  # type: ignore[method-assign] # of the test
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            connection = ClientConnection(
-                ours, "test", "PLAINTEXT", max_request_bytes=size, max_idle_s=60, respond=respond
-            )
-            connection._stream = Ready()  # type: ignore[assignment] # all that is called
-            serving = asyncio.create_task(connection.serve())
-            while not serving.done():
-                seen.append(received)
-                await asyncio.sleep(0)
-
-    asyncio.run(scenario())
+    loop = asyncio.get_running_loop()
+    loop.time = lambda: received * piece_s  # type: ignore[method-assign] # of the test
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        connection = ClientConnection(
+            ours, "test", "PLAINTEXT", max_request_bytes=size, max_idle_s=60, respond=respond
+        )
+        connection._stream = Ready()  # type: ignore[assignment] # all that is called
+        serving = asyncio.create_task(connection.serve())
+        while not serving.done():
+            seen.append(received)
+            await asyncio.sleep(0)
 
     assert received > pieces
     turns = [later - earlier for earlier, later in itertools.pairwise([*seen, received])]

@@ -7,7 +7,6 @@ are allowed, and each byte more costs 10 ms.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -37,12 +36,6 @@ CLIENT = "clients/test"
 HOME = "192.0.2.1"
 SECOND = timedelta(seconds=1)
 NOTHING = timedelta(0)
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 @pytest.fixture

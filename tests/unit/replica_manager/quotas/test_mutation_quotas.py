@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib import import_module
@@ -274,18 +273,17 @@ def test_clients_that_are_gone_are_forgotten(clock: Clock, monkeypatch: pytest.M
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor)
-        world.update({"orders": {p: metadata(1) for p in range(20)}, "bills": {0: metadata(1)}})
-        for topic in ("orders", "bills"):
-            assignment = b'{"partitions":{"0":[1]},"version":1}'
-            world.session.write(Create(TopicZnode.path(topic), assignment))
-        registered = BrokerIdZnode(broker(1), timestamp_ms=0).encode()
-        world.session.write(Create(BrokerIdZnode.path(1), registered))
-        path = f"users/{ANONYMOUS.name}"
-        world.mutation_quotas.configure(path, {"controller_mutation_rate": "1"})
-        yield world
+def world(executor: ThreadPoolExecutor) -> BrokerWorld:
+    world = BrokerWorld(executor)
+    world.update({"orders": {p: metadata(1) for p in range(20)}, "bills": {0: metadata(1)}})
+    for topic in ("orders", "bills"):
+        assignment = b'{"partitions":{"0":[1]},"version":1}'
+        world.session.write(Create(TopicZnode.path(topic), assignment))
+    registered = BrokerIdZnode(broker(1), timestamp_ms=0).encode()
+    world.session.write(Create(BrokerIdZnode.path(1), registered))
+    path = f"users/{ANONYMOUS.name}"
+    world.mutation_quotas.configure(path, {"controller_mutation_rate": "1"})
+    return world
 
 
 def ask(world: BrokerWorld, request: Any) -> Any:

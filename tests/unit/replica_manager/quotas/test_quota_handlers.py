@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,9 +31,8 @@ Entity = Mapping[str, str | None]
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        yield BrokerWorld(executor)
+def world(executor: ThreadPoolExecutor) -> BrokerWorld:
+    return BrokerWorld(executor)
 
 
 def refused(message: str) -> tuple[ErrorCode, str]:

@@ -13,16 +13,9 @@ from replica_manager.replication.fetch_requests import (
     FetcherSettings,
     LeaderFetchResponse,
 )
-from replica_manager.replication.fetch_state import (
-    FetchStage,
-    InitialFetchState,
-    initial_offset,
-)
+from replica_manager.replication.fetch_state import FetchStage, InitialFetchState, initial_offset
 from replica_manager.replication.fetch_values import FetchPartitionData
-from replica_manager.replication.replica_fetcher import (
-    Progress,
-    ReplicaFetcher,
-)
+from replica_manager.replication.replica_fetcher import Progress, ReplicaFetcher
 from tests.simulation.replication_log import InMemoryLog, Record, encoded
 from tests.support.followers import take_records
 

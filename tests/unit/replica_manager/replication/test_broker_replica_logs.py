@@ -10,7 +10,6 @@ import errno
 import itertools
 import os
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -46,12 +45,6 @@ from tests.support.steps import completed
 
 ORDERS = TopicPartition("orders", 0)
 BILLS = TopicPartition("bills", 0)
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 @pytest.fixture

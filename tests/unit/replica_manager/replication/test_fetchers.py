@@ -35,10 +35,7 @@ from replica_manager.replication.fetcher_task import FAIR_BYTES, FetcherListener
 from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSettings
 from replica_manager.replication.leader_messages import FetchLimits, LeaderRequestVersions
 from replica_manager.replication.replica_fetcher import ReplicaFetcher
-from replica_manager.replication.replica_fetchers import (
-    FetcherKey,
-    ReplicaFetchers,
-)
+from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from tests.simulation.replication_log import Appended, InMemoryLog
 from tests.support.kafka_log_shapes import shape_of
 from tests.support.log_world import LogWorld, at, batch
@@ -416,19 +413,16 @@ async def test_a_log_that_the_leader_does_not_have_any_more_begins_anew_at_the_l
         assert follower.log.log_start_offset == 10
 
 
-def test_answers_that_are_no_fetch_response_are_waited_out(
+async def test_answers_that_are_no_fetch_response_are_waited_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     wrong = response_schema(ApiKey.FETCH, 4).response(responses=())
 
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            leader.instead = lambda number: wrong if number == 0 else None
-            leader.lead("a")
-            follower.follow()
-            await until(lambda: follower.values == ["a"])
-
-    asyncio.run(scenario())
+    async with replication() as (leader, follower):
+        leader.instead = lambda number: wrong if number == 0 else None
+        leader.lead("a")
+        follower.follow()
+        await until(lambda: follower.values == ["a"])
     assert any(
         "Error in response for fetch request" in line.getMessage() for line in caplog.records
     )
@@ -499,44 +493,38 @@ async def test_more_fetchers_share_the_partitions_and_fewer_take_them_back() -> 
         await until(lambda: follower.values == ["a", "b", "c"])
 
 
-def test_an_unexpected_failure_does_not_end_replication(
+async def test_an_unexpected_failure_does_not_end_replication(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            leader.lead("a")
-            follower.follow()
-            fetcher = follower.fetchers.fetchers[FetcherKey(LEADER, 0)]
-            session, failures = fetcher.session, iter([True, True])
+    async with replication() as (leader, follower):
+        leader.lead("a")
+        follower.follow()
+        fetcher = follower.fetchers.fetchers[FetcherKey(LEADER, 0)]
+        session, failures = fetcher.session, iter([True, True])
 
-            class Failing:
-                def plan(self, wanted: Any) -> Any:
-                    if next(failures, False):
-                        raise ZeroDivisionError
-                    return session.plan(wanted)
+        class Failing:
+            def plan(self, wanted: Any) -> Any:
+                if next(failures, False):
+                    raise ZeroDivisionError
+                return session.plan(wanted)
 
-                def __getattr__(self, name: str) -> Any:
-                    return getattr(session, name)
+            def __getattr__(self, name: str) -> Any:
+                return getattr(session, name)
 
-            fetcher.session = cast(Any, Failing())
-            await until(lambda: follower.values == ["a"])
-
-    asyncio.run(scenario())
+        fetcher.session = cast(Any, Failing())
+        await until(lambda: follower.values == ["a"])
     assert sum("Error due to" in line.getMessage() for line in caplog.records) == 2
 
 
-def test_every_line_is_one_that_kafka_writes(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async with replication() as (leader, follower):
-            follower.log.append_as_leader("lost", 2)
-            leader.lead("new")
-            leader.instead = lambda number: HANG_UP if number == 0 else None
-            follower.follow()
-            await until(lambda: follower.values == ["new"])
-            follower.fetchers.remove([ZERO])
-            follower.fetchers.remove_idle()
-
-    asyncio.run(scenario())
+async def test_every_line_is_one_that_kafka_writes(caplog: pytest.LogCaptureFixture) -> None:
+    async with replication() as (leader, follower):
+        follower.log.append_as_leader("lost", 2)
+        leader.lead("new")
+        leader.instead = lambda number: HANG_UP if number == 0 else None
+        follower.follow()
+        await until(lambda: follower.values == ["new"])
+        follower.fetchers.remove([ZERO])
+        follower.fetchers.remove_idle()
     families = []
     for line in caplog.records:
         if not line.name.startswith(("kafka.", "org.apache.kafka.")):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -24,10 +24,7 @@ from kafka_common.protocol.inter_broker_versions import LATEST, version_of
 from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.replication.alter_partition_manager import AlterPartitionManager
 from replica_manager.replication.controller_connection import ControllerNode
-from replica_manager.replication.controller_link import (
-    ControllerLink,
-    ControllerLinkSettings,
-)
+from replica_manager.replication.controller_link import ControllerLink, ControllerLinkSettings
 from replica_manager.replication.isr import CommittedIsr
 from replica_manager.replication.isr_znodes import CHECK_INTERVAL_MS, IsrZnodes
 from tests.support.kafka_log_shapes import shape_of
@@ -294,23 +291,20 @@ async def test_a_frozen_controller_is_left_when_another_one_has_come(
         await successor.peer.close()
 
 
-def test_the_lines_are_those_of_kafka(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_lines_are_those_of_kafka(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
-    async def scenario() -> None:
-        async with brokers() as (controller, broker):
-            controller.answers = [
-                top_level(ErrorCode.stale_broker_epoch),
-                refused({0: ErrorCode.unknown_server_error}),
-                refused({0: ErrorCode.ineligible_replica}),
-            ]
-            partition = led()
-            broker.changes.submit(partition, shrink(partition))
-            await until(lambda: partition.isr_state == CommittedIsr((1, 2, 3)))
-            broker.changes.submit(partition, shrink(partition))
-            await until(lambda: partition.isr_state == CommittedIsr((1,)))
-
-    asyncio.run(scenario())
+    async with brokers() as (controller, broker):
+        controller.answers = [
+            top_level(ErrorCode.stale_broker_epoch),
+            refused({0: ErrorCode.unknown_server_error}),
+            refused({0: ErrorCode.ineligible_replica}),
+        ]
+        partition = led()
+        broker.changes.submit(partition, shrink(partition))
+        await until(lambda: partition.isr_state == CommittedIsr((1, 2, 3)))
+        broker.changes.submit(partition, shrink(partition))
+        await until(lambda: partition.isr_state == CommittedIsr((1,)))
     families = []
     for line in caplog.records:
         if not line.name.startswith("kafka."):
@@ -373,74 +367,61 @@ class Znodes:
 
 
 @pytest.fixture
-def znodes() -> Iterator[Znodes]:
-    with ThreadPoolExecutor(1) as executor:
-        yield Znodes(executor)
+def znodes(executor: ThreadPoolExecutor) -> Znodes:
+    return Znodes(executor)
 
 
-def test_below_2_7_the_leader_writes_the_isr_itself(znodes: Znodes) -> None:
-    async def scenario() -> None:
-        znodes.changes.start()
-        znodes.changes.submit(znodes.partition, shrink(znodes.partition))
-        await until(lambda: znodes.partition.isr_state == CommittedIsr((1,)))
-        await znodes.changes.stop()
-
-    asyncio.run(scenario())
+async def test_below_2_7_the_leader_writes_the_isr_itself(znodes: Znodes) -> None:
+    znodes.changes.start()
+    znodes.changes.submit(znodes.partition, shrink(znodes.partition))
+    await until(lambda: znodes.partition.isr_state == CommittedIsr((1,)))
+    await znodes.changes.stop()
     assert znodes.state() == (PartitionStateZnode(1, LEADER_EPOCH, (1,), 3), PARTITION_EPOCH + 1)
     assert znodes.partition.partition_epoch == PARTITION_EPOCH + 1
 
 
-def test_a_leader_that_the_controller_has_deposed_writes_nothing(znodes: Znodes) -> None:
+async def test_a_leader_that_the_controller_has_deposed_writes_nothing(znodes: Znodes) -> None:
     decided = PartitionStateZnode(2, LEADER_EPOCH + 1, (2, 3), 4)
     znodes.session.write(SetData(PATH, decided.encode()))
     pending = shrink(znodes.partition)
 
-    async def scenario() -> None:
-        znodes.changes.start()
-        znodes.changes.submit(znodes.partition, pending)
-        await until(lambda: not znodes.changes._proposals._waiting)
-        await znodes.changes.stop()
-
-    asyncio.run(scenario())
+    znodes.changes.start()
+    znodes.changes.submit(znodes.partition, pending)
+    await until(lambda: not znodes.changes._proposals._waiting)
+    await znodes.changes.stop()
     assert znodes.state() == (decided, PARTITION_EPOCH + 1)
     assert znodes.partition.isr_state == pending
 
 
-def test_a_write_that_finds_its_own_work_has_succeeded(znodes: Znodes) -> None:
+async def test_a_write_that_finds_its_own_work_has_succeeded(znodes: Znodes) -> None:
     znodes.session.write(SetData(PATH, PartitionStateZnode(1, LEADER_EPOCH, (1,), 3).encode()))
 
-    async def scenario() -> None:
-        znodes.changes.start()
-        znodes.changes.submit(znodes.partition, shrink(znodes.partition))
-        await until(lambda: znodes.partition.isr_state == CommittedIsr((1,)))
-        await znodes.changes.stop()
-
-    asyncio.run(scenario())
+    znodes.changes.start()
+    znodes.changes.submit(znodes.partition, shrink(znodes.partition))
+    await until(lambda: znodes.partition.isr_state == CommittedIsr((1,)))
+    await znodes.changes.stop()
     assert znodes.partition.partition_epoch == PARTITION_EPOCH + 1
 
 
-def test_the_controller_is_notified_once_the_isrs_have_come_to_rest(
+async def test_the_controller_is_notified_once_the_isrs_have_come_to_rest(
     znodes: Znodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("replica_manager.replication.isr_znodes.CHECK_INTERVAL_MS", 1)
     assert CHECK_INTERVAL_MS == 2_500
 
-    async def scenario() -> None:
-        znodes.changes.start()
-        znodes.changes.submit(znodes.partition, shrink(znodes.partition))
-        await until(lambda: znodes.partition.isr_state == CommittedIsr((1,)))
-        znodes.now_ms = 5_000
-        looked = znodes.route._is_time()
-        assert not looked
-        assert znodes.notes() == []
+    znodes.changes.start()
+    znodes.changes.submit(znodes.partition, shrink(znodes.partition))
+    await until(lambda: znodes.partition.isr_state == CommittedIsr((1,)))
+    znodes.now_ms = 5_000
+    looked = znodes.route._is_time()
+    assert not looked
+    assert znodes.notes() == []
 
-        znodes.now_ms = 5_001
-        await until(lambda: len(znodes.notes()) == 1)
-        znodes.now_ms = 100_000
-        await until(lambda: not znodes.route._changed)
-        await znodes.changes.stop()
-
-    asyncio.run(scenario())
+    znodes.now_ms = 5_001
+    await until(lambda: len(znodes.notes()) == 1)
+    znodes.now_ms = 100_000
+    await until(lambda: not znodes.route._changed)
+    await znodes.changes.stop()
     (name,) = znodes.notes()
     path = IsrChangeNotificationSequenceZnode.path(name)
     znode = znodes.session.read(path)

@@ -78,9 +78,7 @@ def test_a_lost_or_refused_request_is_sent_again_with_what_came_meanwhile(
         assert proposals.next_call() == both
 
 
-def test_a_partition_that_the_answer_leaves_out_is_asked_for_again(
-    proposals: IsrProposals,
-) -> None:
+def test_a_partition_that_the_answer_leaves_out_is_asked_for_again(proposals: IsrProposals) -> None:
     proposals.submit(ZERO, ID, EXPAND)
     proposals.submit(ONE, ID, SHRINK)
     proposals.next_call()

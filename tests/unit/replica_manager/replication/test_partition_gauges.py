@@ -7,7 +7,6 @@ Source of the behaviours: Kafka ``PartitionTest.testAddAndRemoveMetrics``,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,10 +23,7 @@ from replica_manager.replication.fetch_requests import (
 )
 from replica_manager.replication.fetch_state import InitialFetchState
 from replica_manager.replication.fetch_values import FetchPartitionData
-from replica_manager.replication.replica_fetchers import (
-    FetcherKey,
-    ReplicaFetchers,
-)
+from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from tests.support.broker_world import CORRELATION_ID, BrokerWorld
 from tests.support.exposition import exposition_of
 from tests.support.fetch_world import ORDERS, ORDERS_ID, fill, log_of, made
@@ -82,9 +78,8 @@ class Scraped:
 
 
 @pytest.fixture
-def scraped(tmp_path: Path) -> Iterator[Scraped]:
-    with ThreadPoolExecutor(1) as executor:
-        yield Scraped(made(executor, tmp_path))
+def scraped(executor: ThreadPoolExecutor, tmp_path: Path) -> Scraped:
+    return Scraped(made(executor, tmp_path))
 
 
 def test_a_leaders_gauges_tell_of_its_isr_and_of_its_log(scraped: Scraped) -> None:

@@ -36,9 +36,7 @@ from replica_manager.replication.fetch_state import (
     truncation_for,
 )
 from replica_manager.replication.fetch_values import FetchPartitionData
-from replica_manager.replication.replica_fetcher import (
-    BATCHES_AT_ONCE,
-)
+from replica_manager.replication.replica_fetcher import BATCHES_AT_ONCE
 from tests.simulation.replication_log import InMemoryLog
 from tests.support.log_world import LogWorld, at, batch
 from tests.unit.replica_manager.replication.follower import (

@@ -6,7 +6,6 @@ Source of the behaviours: Kafka ``ReplicationQuotaManagerTest``, ``ReplicaManage
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
@@ -182,11 +181,10 @@ def test_a_replica_that_has_caught_up_is_never_held_back(clock: Clock) -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, log_dirs=[tmp_path])
-        world.now_ms = 1_000_000
-        yield world
+def world(executor: ThreadPoolExecutor, tmp_path: Path) -> BrokerWorld:
+    world = BrokerWorld(executor, log_dirs=[tmp_path])
+    world.now_ms = 1_000_000
+    return world
 
 
 def test_a_leader_sends_a_throttled_follower_nothing_while_it_sent_too_much(

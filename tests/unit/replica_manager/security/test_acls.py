@@ -30,12 +30,7 @@ from replica_manager.security.acl_cache import (
     VersionedAcls,
 )
 from replica_manager.security.acl_store import MOST_UNPUBLISHED, AclStore
-from replica_manager.security.audit_log import (
-    LINES_WITH_REPEATS,
-    MOST_LINES,
-    WINDOW_S,
-    AuditLog,
-)
+from replica_manager.security.audit_log import LINES_WITH_REPEATS, MOST_LINES, WINDOW_S, AuditLog
 from replica_manager.security.authorizer import MOST_DECISION_BYTES, Authorizer, Requester
 from replica_manager.security.principals import Principal, host_name_of, parse_super_users
 from tests.support.broker_world import BrokersSession

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any, Final, cast
@@ -16,21 +15,10 @@ from replica_manager.security.acl_store import AclStore
 from replica_manager.security.principals import Principal
 from replica_manager.server.zookeeper_admin import AclsInZooKeeper
 from tests.support.broker_world import BrokerWorld
-from tests.support.guarded_world import (
-    CLUSTER_DENIED,
-    ask,
-    guarded_world,
-    schema,
-)
+from tests.support.guarded_world import CLUSTER_DENIED, ask, guarded_world, schema
 from zkcontroller.zookeeper.znodes import ConfigZnode
 
 TIMEOUT_S: Final = 10
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 @pytest.fixture

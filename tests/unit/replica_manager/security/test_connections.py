@@ -29,7 +29,6 @@ from tests.unit.replica_manager.security.listeners import (
     Broker,
     context,
     listener,
-    run,
     sasl,
     tls_listener,
 )
@@ -128,20 +127,17 @@ async def test_a_certificate_is_a_name_if_it_is_asked_for_and_trusted(
     assert broker.peers == ([] if expected is None else [expected])
 
 
-def test_a_name_that_no_rule_maps_stays_outside(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_name_that_no_rule_maps_stays_outside(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
 
-    async def scenario() -> None:
-        broker = Broker()
-        mapper = SslPrincipalMapper("RULE:^CN=bob$/bob/")
-        security = ListenerSecurity("SSL", tls_listener(ssl.CERT_REQUIRED), mapper)
-        async with listener(broker, security) as port:
-            with pytest.raises(ConnectionError):
-                await ask(port, ClientSecurity(context(ssl.PROTOCOL_TLS_CLIENT, ALICE)))
+    broker = Broker()
+    mapper = SslPrincipalMapper("RULE:^CN=bob$/bob/")
+    security = ListenerSecurity("SSL", tls_listener(ssl.CERT_REQUIRED), mapper)
+    async with listener(broker, security) as port:
+        with pytest.raises(ConnectionError):
+            await ask(port, ClientSecurity(context(ssl.PROTOCOL_TLS_CLIENT, ALICE)))
 
-        assert broker.peers == []
-
-    run(scenario())
+    assert broker.peers == []
     assert "ssl.principal.mapping.rules" in caplog.text
 
 

@@ -9,7 +9,6 @@ import asyncio
 import base64
 import hmac
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -48,10 +47,7 @@ from replica_manager.server.zookeeper_admin import TokensInZooKeeper
 from tests.support.frames import parse_response_header, request_header
 from tests.support.guarded_world import guarded_world, permit
 from tests.support.quorum import eventually
-from zkcontroller.zookeeper.delegation_token_znodes import (
-    DelegationTokenZnode,
-    TokenChangeZnode,
-)
+from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
 from zkcontroller.zookeeper.requests import Create, ReadZnodes, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 
@@ -163,12 +159,6 @@ class Tokens:
 
 def lasting(ms: int) -> i64Timedelta:
     return i64Timedelta.parse(timedelta(milliseconds=ms))
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 @pytest.fixture
@@ -439,9 +429,7 @@ def test_every_broker_follows_the_changes_of_the_others(tokens: Tokens) -> None:
     assert other.known == {}
 
 
-def test_an_empty_znode_is_no_token_and_a_corrupt_one_leaves_what_was_known(
-    tokens: Tokens,
-) -> None:
+def test_an_empty_znode_is_no_token_and_a_corrupt_one_leaves_what_was_known(tokens: Tokens) -> None:
     emptied, broken = tokens.create().token_id, tokens.create().token_id
     store, other = tokens.broker()
     assert other.known.keys() == {emptied, broken}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -22,12 +21,6 @@ from tests.support.guarded_world import (
     schema,
     topic,
 )
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 @pytest.fixture
@@ -127,11 +120,7 @@ def test_a_transactional_id_has_rules_of_its_own(world: BrokerWorld) -> None:
     )
     denied = ErrorCode.transactional_id_authorization_failed
     assert ask(world, request).error_code is denied
-    permit(
-        world,
-        ResourcePattern(ResourceType.TRANSACTIONAL_ID, "payments"),
-        AclOperation.WRITE,
-    )
+    permit(world, ResourcePattern(ResourceType.TRANSACTIONAL_ID, "payments"), AclOperation.WRITE)
     assert ask(world, request).error_code is ErrorCode.invalid_transaction_timeout
 
 

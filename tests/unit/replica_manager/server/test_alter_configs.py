@@ -32,12 +32,11 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, num__io__threads="8")
-        world.update({"orders": {0: metadata(1)}})
-        world.session.write(Create(TopicZnode.path("orders"), b"{}"))
-        yield world
+def world(executor: ThreadPoolExecutor) -> BrokerWorld:
+    world = BrokerWorld(executor, num__io__threads="8")
+    world.update({"orders": {0: metadata(1)}})
+    world.session.write(Create(TopicZnode.path("orders"), b"{}"))
+    return world
 
 
 def store(world: BrokerWorld, entity_path: str, **config: str) -> None:
@@ -336,24 +335,23 @@ def test_a_change_that_cannot_be_is_refused_with_kafkas_code(
 
 
 def test_no_key_store_is_read_for_a_client_that_may_not_alter_configurations(
-    tmp_path: Path,
+    executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
     authority = Authority()
     location = authority.sign((NameOID.COMMON_NAME, "broker")).write(tmp_path, "store")
     change: list[tuple[str, int, str | None]] = [
         ("listener.name.tls.ssl.keystore.location", SET, str(tmp_path / "another"))
     ]
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(
-            executor,
-            listeners="TLS://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
-            listener__security__protocol__map="TLS:SSL,PLAINTEXT:PLAINTEXT",
-            listener__name__tls__ssl__keystore__type="PEM",
-            listener__name__tls__ssl__keystore__location=str(location),
-        )
-        may_alter = changed(world, (BROKER, "1", change))
-        world.context.authorizer = Authorizer(AclCache({}))
-        may_not = changed(world, (BROKER, "1", change))
+    world = BrokerWorld(
+        executor,
+        listeners="TLS://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        listener__security__protocol__map="TLS:SSL,PLAINTEXT:PLAINTEXT",
+        listener__name__tls__ssl__keystore__type="PEM",
+        listener__name__tls__ssl__keystore__location=str(location),
+    )
+    may_alter = changed(world, (BROKER, "1", change))
+    world.context.authorizer = Authorizer(AclCache({}))
+    may_not = changed(world, (BROKER, "1", change))
 
     [(error, message)] = may_alter
     assert error is ErrorCode.invalid_request
@@ -390,10 +388,7 @@ def test_a_brokers_own_configuration_and_the_default_are_written(world: BrokerWo
         (BROKER, "", [("follower.replication.throttled.rate", SET, "1000")]),
     ) == [DONE, DONE]
 
-    assert stored(world, "brokers/1") == {
-        "log.cleanup.policy": "delete,compact",
-        "plugin.key": "x",
-    }
+    assert stored(world, "brokers/1") == {"log.cleanup.policy": "delete,compact", "plugin.key": "x"}
     assert stored(world, "brokers/<default>") == {"follower.replication.throttled.rate": "1000"}
     assert notified(world) == ["brokers/1", "brokers/<default>"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, cast
 
@@ -24,10 +24,7 @@ from kafka_common.protocol.bulk import (
     update_metadata_topics,
 )
 from kafka_common.protocol.messages import read_response
-from replica_manager.replication.control_requests import (
-    StopReplicaPartition,
-    StopReplicaRequest,
-)
+from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from replica_manager.replication.fetch_requests import FetcherSettings
 from replica_manager.replication.replica_fetchers import PARTITIONS_AT_ONCE, ReplicaFetchers
 from replica_manager.replication.replica_log import ReplicaLog
@@ -44,11 +41,10 @@ PARTITIONS: Final = [TopicPartition("orders", number) for number in range(COUNT)
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerWorld]:
+def world(executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> BrokerWorld:
     monkeypatch.setattr(slices, "SLICE_S", 0)
     monkeypatch.setattr(slices, "STEPS_AT_ONCE", 1)
-    with ThreadPoolExecutor(1) as executor:
-        yield BrokerWorld(executor)
+    return BrokerWorld(executor)
 
 
 async def ask(world: BrokerWorld, api_key: int, version: int, body: tuple[bytes, ...]) -> Any:
@@ -215,24 +211,21 @@ class Fetchers:
         return sum(len(each.partitions) for each in self.all.fetchers.values())
 
 
-def test_others_are_served_while_fetchers_get_and_lose_partitions(
+async def test_others_are_served_while_fetchers_get_and_lose_partitions(
     world: BrokerWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     fetchers = Fetchers(world)
     caplog.set_level(logging.INFO, "kafka.server.ReplicaFetcherManager")
 
-    async def steps() -> None:
-        started = Turns(fetchers.count)
-        await started.during(follow(world))
-        assert {0, PARTITIONS_AT_ONCE, 2 * PARTITIONS_AT_ONCE} < set(started.seen)
-        assert fetchers.count() == COUNT
-        moved = Turns(fetchers.count)
-        await moved.during(follow(world, leader=3))
-        assert min(cast("list[int]", moved.seen)) == 0
-        assert {key.leader for key in fetchers.all.fetchers} == {3}
-        assert fetchers.count() == COUNT
-
-    asyncio.run(steps())
+    started = Turns(fetchers.count)
+    await started.during(follow(world))
+    assert {0, PARTITIONS_AT_ONCE, 2 * PARTITIONS_AT_ONCE} < set(started.seen)
+    assert fetchers.count() == COUNT
+    moved = Turns(fetchers.count)
+    await moved.during(follow(world, leader=3))
+    assert min(cast("list[int]", moved.seen)) == 0
+    assert {key.leader for key in fetchers.all.fetchers} == {3}
+    assert fetchers.count() == COUNT
 
     lines = [record.getMessage().split("] ", 1)[1].split(" for ")[0] for record in caplog.records]
     assert lines == [
@@ -272,7 +265,7 @@ async def test_others_are_served_between_the_trace_records(world: BrokerWorld) -
     assert traced[1] >= untraced[1] + COUNT
 
 
-def test_the_group_coordinator_learns_of_deleted_partitions_in_portions(
+async def test_the_group_coordinator_learns_of_deleted_partitions_in_portions(
     world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(update_metadata, "DELETED_AT_ONCE", 20)
@@ -284,19 +277,16 @@ def test_the_group_coordinator_learns_of_deleted_partitions_in_portions(
     )
     topics = [f"t{number}" for number in range(COUNT)]
 
-    async def steps() -> None:
-        await learn_topics(world, topics)
-        turns = Turns(lambda: len(portions))
-        await turns.during(learn_topics(world, topics, leader=LEADER_DURING_DELETE))
-        assert {0, 1, 2} <= set(turns.seen)
-
-    asyncio.run(steps())
+    await learn_topics(world, topics)
+    turns = Turns(lambda: len(portions))
+    await turns.during(learn_topics(world, topics, leader=LEADER_DURING_DELETE))
+    assert {0, 1, 2} <= set(turns.seen)
 
     assert portions == [20, 20, 10]
     assert not world.cache.snapshot.partitions
 
 
-def test_a_request_whose_controller_has_gone_is_carried_out_whole(
+async def test_a_request_whose_controller_has_gone_is_carried_out_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(slices, "SLICE_S", 0)
@@ -313,15 +303,12 @@ def test_a_request_whose_controller_has_gone_is_carried_out_whole(
         presence.append(ClientPresence())
         await run_in_slices(steps())
 
-    async def scenario() -> None:
-        presence: list[ClientPresence] = []
-        task = asyncio.create_task(serve(presence))
-        while taken < COUNT // 2:
-            await asyncio.sleep(0)
-        presence[0].leave()
-        await task
-
-    asyncio.run(scenario())
+    presence: list[ClientPresence] = []
+    task = asyncio.create_task(serve(presence))
+    while taken < COUNT // 2:
+        await asyncio.sleep(0)
+    presence[0].leave()
+    await task
 
     assert taken == COUNT
 

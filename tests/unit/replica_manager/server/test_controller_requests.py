@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib import import_module
@@ -46,14 +46,13 @@ BILLS_0 = TopicPartition("bills", 0)
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor)
-        world.update(
-            {"orders": {0: metadata(2), 1: metadata(1)}, "bills": {0: metadata(1)}},
-            topic_ids={"orders": ORDERS_ID},
-        )
-        yield world
+def world(executor: ThreadPoolExecutor) -> BrokerWorld:
+    world = BrokerWorld(executor)
+    world.update(
+        {"orders": {0: metadata(2), 1: metadata(1)}, "bills": {0: metadata(1)}},
+        topic_ids={"orders": ORDERS_ID},
+    )
+    return world
 
 
 def schema(api: str, version: int) -> Any:
@@ -256,24 +255,21 @@ def outcomes(answer: Any) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_an_election_is_answered_when_the_cache_shows_the_leader(
+async def test_an_election_is_answered_when_the_cache_shows_the_leader(
     world: BrokerWorld, version: int
 ) -> None:
     world.controller.answer = PartitionResults(
         ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.none),)
     )
 
-    async def scenario() -> Any:
-        asking = asyncio.ensure_future(
-            world.ask(elect(("orders", (0,)), version=version, timeout=LONG))
-        )
-        while not world.topics.waiters:
-            await asyncio.sleep(0)
-        assert not asking.done()
-        world.update({"orders": {0: metadata(1, leader_epoch=1)}})
-        return await asking
-
-    answer = asyncio.run(scenario())
+    asking = asyncio.ensure_future(
+        world.ask(elect(("orders", (0,)), version=version, timeout=LONG))
+    )
+    while not world.topics.waiters:
+        await asyncio.sleep(0)
+    assert not asking.done()
+    world.update({"orders": {0: metadata(1, leader_epoch=1)}})
+    answer = await asking
 
     assert outcomes(answer) == {ORDERS_0: (ErrorCode.none, None)}
     assert world.controller.requests == [
@@ -282,24 +278,21 @@ def test_an_election_is_answered_when_the_cache_shows_the_leader(
     assert len(world.topics.waiters) == 0
 
 
-def test_an_unclean_leader_is_known_by_its_higher_epoch(world: BrokerWorld) -> None:
+async def test_an_unclean_leader_is_known_by_its_higher_epoch(world: BrokerWorld) -> None:
     world.controller.answer = PartitionResults(
         ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.none),)
     )
 
-    async def scenario() -> Any:
-        asking = asyncio.ensure_future(
-            world.ask(elect(("orders", (0,)), election_type=1, timeout=LONG))
-        )
-        while not world.topics.waiters:
-            await asyncio.sleep(0)
-        world.update({"orders": {0: metadata(-1, leader_epoch=1)}})
+    asking = asyncio.ensure_future(
+        world.ask(elect(("orders", (0,)), election_type=1, timeout=LONG))
+    )
+    while not world.topics.waiters:
         await asyncio.sleep(0)
-        assert not asking.done()
-        world.update({"orders": {0: metadata(3, leader_epoch=2)}})
-        return await asking
-
-    assert outcomes(asyncio.run(scenario())) == {ORDERS_0: (ErrorCode.none, None)}
+    world.update({"orders": {0: metadata(-1, leader_epoch=1)}})
+    await asyncio.sleep(0)
+    assert not asking.done()
+    world.update({"orders": {0: metadata(3, leader_epoch=2)}})
+    assert outcomes(await asking) == {ORDERS_0: (ErrorCode.none, None)}
 
 
 def test_an_election_that_does_not_show_in_time_timed_out(world: BrokerWorld) -> None:
@@ -575,22 +568,21 @@ def test_feature_updates_reach_the_controller(
 WRITTEN = (("f", ErrorCode.invalid_request, "not so"), ("g", ErrorCode.none, None))
 
 
-def test_written_features_are_answered_when_the_broker_has_read_them(world: BrokerWorld) -> None:
+async def test_written_features_are_answered_when_the_broker_has_read_them(
+    world: BrokerWorld,
+) -> None:
     world.write_features()
     world.features.look()
     world.controller.answer = FeatureResults(
         ErrorCode.none, None, WRITTEN, epoch=world.write_features()
     )
 
-    async def scenario() -> Any:
-        asking = asyncio.ensure_future(world.ask(features(1, upgrade_type=1)))
-        while not world.features.waiting:
-            await asyncio.sleep(0)
-        assert not asking.done()
-        await asyncio.to_thread(world.features.look)
-        return await asking
-
-    answer = asyncio.run(scenario())
+    asking = asyncio.ensure_future(world.ask(features(1, upgrade_type=1)))
+    while not world.features.waiting:
+        await asyncio.sleep(0)
+    assert not asking.done()
+    await asyncio.to_thread(world.features.look)
+    answer = await asking
 
     assert world.features.epoch == 1
     assert [r.error_code for r in answer.results] == [ErrorCode.invalid_request, ErrorCode.none]
@@ -627,11 +619,10 @@ def test_only_the_controller_updates_features(world: BrokerWorld) -> None:
     assert answer.error_message == "This is not the correct controller for this cluster."
 
 
-def test_before_feature_versioning_features_cannot_be_updated() -> None:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, inter__broker__protocol__version="2.6")
+def test_before_feature_versioning_features_cannot_be_updated(executor: ThreadPoolExecutor) -> None:
+    world = BrokerWorld(executor, inter__broker__protocol__version="2.6")
 
-        answer = ask(world, features(1, upgrade_type=1), None)
+    answer = ask(world, features(1, upgrade_type=1), None)
 
     assert answer.error_code is ErrorCode.invalid_request
     assert answer.error_message == "Feature versioning system is disabled."

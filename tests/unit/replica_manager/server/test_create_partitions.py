@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib import import_module
@@ -44,14 +43,13 @@ def partitions_of(world: BrokerWorld, topic: str) -> dict[int, tuple[int, ...]]:
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor)
-        for broker_id in (1, 2, 3):
-            register(world, broker_id)
-        write_topic(world, "orders", (2, 3))
-        world.update({"orders": {0: metadata(2)}})
-        yield world
+def world(executor: ThreadPoolExecutor) -> BrokerWorld:
+    world = BrokerWorld(executor)
+    for broker_id in (1, 2, 3):
+        register(world, broker_id)
+    write_topic(world, "orders", (2, 3))
+    world.update({"orders": {0: metadata(2)}})
+    return world
 
 
 def request(
@@ -86,22 +84,19 @@ def outcomes(world: BrokerWorld, *topics: Any, **options: Any) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_partitions_are_added_and_answered_when_they_have_leaders(
+async def test_partitions_are_added_and_answered_when_they_have_leaders(
     world: BrokerWorld, version: int
 ) -> None:
-    async def scenario() -> Any:
-        asking = asyncio.ensure_future(
-            world.ask(request(("orders", 4), version=version, timeout_ms=LONG_MS))
-        )
-        while not world.topics.waiters:
-            await asyncio.sleep(0)
-        world.update({"orders": {p: metadata(1) for p in range(1, 3)}})
+    asking = asyncio.ensure_future(
+        world.ask(request(("orders", 4), version=version, timeout_ms=LONG_MS))
+    )
+    while not world.topics.waiters:
         await asyncio.sleep(0)
-        assert not asking.done()
-        world.update({"orders": {3: metadata(1)}})
-        return await asking
-
-    [result] = asyncio.run(scenario()).results
+    world.update({"orders": {p: metadata(1) for p in range(1, 3)}})
+    await asyncio.sleep(0)
+    assert not asking.done()
+    world.update({"orders": {3: metadata(1)}})
+    [result] = (await asking).results
 
     assert (result.name, result.error_code, result.error_message) == (
         "orders",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -27,11 +26,10 @@ TIMED_OUT = (ErrorCode.request_timed_out, -1)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, log_dirs=[tmp_path / "a", tmp_path / "b"])
-        world.update({"orders": {0: metadata(1), 1: metadata(2)}, OFFSETS.topic: {0: metadata(1)}})
-        yield world
+def world(executor: ThreadPoolExecutor, tmp_path: Path) -> BrokerWorld:
+    world = BrokerWorld(executor, log_dirs=[tmp_path / "a", tmp_path / "b"])
+    world.update({"orders": {0: metadata(1), 1: metadata(2)}, OFFSETS.topic: {0: metadata(1)}})
+    return world
 
 
 def filled(world: BrokerWorld, tp: TopicPartition = ORDERS) -> UnifiedLog:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -25,9 +24,8 @@ from tests.support.frames import request_header
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        yield BrokerWorld(executor)
+def world(executor: ThreadPoolExecutor) -> BrokerWorld:
+    return BrokerWorld(executor)
 
 
 def stop_replicas(count: int) -> StopReplicaRequest:

@@ -7,7 +7,6 @@ Source of the behaviours: Kafka ``FetchRequestTest``, ``ReplicaManagerTest``, ``
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -37,12 +36,6 @@ from tests.support.fetch_world import (
     waiting,
 )
 from tests.support.log_world import batch
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 @pytest.fixture
@@ -376,7 +369,7 @@ def test_who_may_not_read_is_refused(world: BrokerWorld) -> None:
     assert fetch(world, replica_id=2)[0].error_code is ErrorCode.topic_authorization_failed
 
 
-def test_of_many_partitions_only_those_that_changed_are_looked_at_again(
+async def test_of_many_partitions_only_those_that_changed_are_looked_at_again(
     world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for partition in range(20):
@@ -393,15 +386,12 @@ def test_of_many_partitions_only_those_that_changed_are_looked_at_again(
         monkeypatch.setattr(world.replicas, "get_partition_or_error", noted)
         await world.appends.append_records({changed: MemoryRecords(batch(2))}, acks=1, timeout_ms=1)
 
-    async def scenario() -> Any:
-        asked = request(*[(p, 0) for p in range(20)], replica_id=2, max_wait_ms=60_000)
-        answer = asyncio.create_task(world.ask(asked))
-        while not len(world.reads.waiting):
-            await asyncio.sleep(0)
-        await append()
-        return await answer
-
-    response = asyncio.run(scenario())
+    asked = request(*[(p, 0) for p in range(20)], replica_id=2, max_wait_ms=60_000)
+    answer = asyncio.create_task(world.ask(asked))
+    while not len(world.reads.waiting):
+        await asyncio.sleep(0)
+    await append()
+    response = await answer
 
     answers = {each.partition_index: each for each in response.responses[0].partitions}
     assert [p for p, each in answers.items() if each.records] == [7]

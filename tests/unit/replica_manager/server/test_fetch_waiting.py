@@ -6,7 +6,6 @@ Source of the behaviours: Kafka ``ReplicaManagerTest``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -34,12 +33,6 @@ from tests.support.log_world import batch, end_transaction
 from tests.support.steps import completed
 
 BOTH = (1, 2)
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 @pytest.fixture
@@ -233,18 +226,15 @@ def rack_aware(executor: ThreadPoolExecutor, tmp_path: Path) -> BrokerWorld:
     return world
 
 
-def test_a_consumer_is_sent_elsewhere_at_once_however_much_it_wants(
+async def test_a_consumer_is_sent_elsewhere_at_once_however_much_it_wants(
     rack_aware: BrokerWorld,
 ) -> None:
-    async def scenario() -> Any:
-        asked = request((0, 0), rack_id="b", max_wait_ms=60_000, min_bytes=10_000)
-        answer = asyncio.create_task(rack_aware.ask(asked))
-        while not answer.done():
-            assert len(rack_aware.reads.waiting) == 0
-            await asyncio.sleep(0)
-        return answer.result()
-
-    [answer] = asyncio.run(scenario()).responses[0].partitions
+    asked = request((0, 0), rack_id="b", max_wait_ms=60_000, min_bytes=10_000)
+    answer = asyncio.create_task(rack_aware.ask(asked))
+    while not answer.done():
+        assert len(rack_aware.reads.waiting) == 0
+        await asyncio.sleep(0)
+    [answer] = answer.result().responses[0].partitions
 
     assert (answer.preferred_read_replica, answer.records) == (2, b"")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -43,11 +43,10 @@ HUNDRED = block([1000], 100)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, log_dirs=[tmp_path / "data"])
-        world.lead("orders")
-        yield world
+def world(executor: ThreadPoolExecutor, tmp_path: Path) -> BrokerWorld:
+    world = BrokerWorld(executor, log_dirs=[tmp_path / "data"])
+    world.lead("orders")
+    return world
 
 
 def long_records(count: int = 20_000, producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes:
@@ -68,16 +67,14 @@ def test_a_batch_that_holds_much_work_does_not_hold_the_loop(
     assert list(watch.long_callbacks) == []
 
 
-def test_others_are_served_while_a_batch_is_checked(world: BrokerWorld) -> None:
-    async def both() -> int:
-        turns = 0
-        checking = asyncio.ensure_future(world.ask(request(long_records(100_000))))
-        while not checking.done():
-            await asyncio.sleep(0.001)
-            turns += 1
-        return turns
+async def test_others_are_served_while_a_batch_is_checked(world: BrokerWorld) -> None:
+    turns = 0
+    checking = asyncio.ensure_future(world.ask(request(long_records(100_000))))
+    while not checking.done():
+        await asyncio.sleep(0.001)
+        turns += 1
 
-    assert asyncio.run(both()) > 5
+    assert turns > 5
 
 
 @pytest.mark.parametrize(
@@ -147,35 +144,33 @@ def test_the_batches_of_one_request_are_bounded_together(
     ]
 
 
-def test_pipelined_requests_of_an_idempotent_producer_stay_in_order(world: BrokerWorld) -> None:
+async def test_pipelined_requests_of_an_idempotent_producer_stay_in_order(
+    world: BrokerWorld,
+) -> None:
     """The first takes long and the second does not: a second one that overtakes is refused."""
     first = long_records(producer=(7, 0, 0))
     count = 20_000
     second = batch(3, producer_id=7, producer_epoch=0, base_sequence=count)
 
-    async def pipelined() -> list[Any]:
-        ours, theirs = socket.socketpair()
-        for each in (ours, theirs):
-            each.setblocking(False)
-        connection = ClientConnection(
-            theirs,
-            "127.0.0.1",
-            "PLAINTEXT",
-            max_request_bytes=100_000_000,
-            max_idle_s=60,
-            respond=partial(respond, broker=world.context),
-        )
-        serving = asyncio.ensure_future(connection.serve())
-        loop = asyncio.get_running_loop()
-        for number, records in enumerate((first, second)):
-            head = request_header(ApiKey.PRODUCE, 11, number, "client")
-            await loop.sock_sendall(ours, frame((head, write(request(records)))))
-        answers = [await one_answer(ours) for _ in range(2)]
-        ours.close()
-        await serving
-        return answers
-
-    answers = asyncio.run(pipelined())
+    ours, theirs = socket.socketpair()
+    for each in (ours, theirs):
+        each.setblocking(False)
+    connection = ClientConnection(
+        theirs,
+        "127.0.0.1",
+        "PLAINTEXT",
+        max_request_bytes=100_000_000,
+        max_idle_s=60,
+        respond=partial(respond, broker=world.context),
+    )
+    serving = asyncio.ensure_future(connection.serve())
+    loop = asyncio.get_running_loop()
+    for number, records in enumerate((first, second)):
+        head = request_header(ApiKey.PRODUCE, 11, number, "client")
+        await loop.sock_sendall(ours, frame((head, write(request(records)))))
+    answers = [await one_answer(ours) for _ in range(2)]
+    ours.close()
+    await serving
 
     assert [number for number, _ in answers] == [0, 1]
     assert [each.error_code for _, each in answers] == [ErrorCode.none, ErrorCode.none]
@@ -195,18 +190,19 @@ async def one_answer(sock: socket.socket) -> tuple[int, Any]:
     return struct.unpack_from(">i", data)[0], response.responses[0].partition_responses[0]
 
 
-def test_a_leader_that_is_deposed_during_the_check_appends_nothing(world: BrokerWorld) -> None:
-    async def deposed() -> Any:
-        asking = asyncio.ensure_future(world.ask(request(long_records())))
-        await asyncio.sleep(0)
-        world.lead("orders", leader=2, isr=(2,), leader_epoch=9)
-        return (await asking).responses[0].partition_responses[0]
-
-    assert asyncio.run(deposed()).error_code is ErrorCode.not_leader_or_follower
+async def test_a_leader_that_is_deposed_during_the_check_appends_nothing(
+    world: BrokerWorld,
+) -> None:
+    asking = asyncio.ensure_future(world.ask(request(long_records())))
+    await asyncio.sleep(0)
+    world.lead("orders", leader=2, isr=(2,), leader_epoch=9)
+    assert (await asking).responses[0].partition_responses[
+        0
+    ].error_code is ErrorCode.not_leader_or_follower
     assert log_of(world).log_end_offset == 0
 
 
-def test_a_check_whose_client_has_gone_stops_at_its_next_pause() -> None:
+async def test_a_check_whose_client_has_gone_stops_at_its_next_pause() -> None:
     has_begun, may_go_on, has_ended = Event(), Event(), Event()
 
     def endless() -> Generator[None, None, Examined | None]:
@@ -219,14 +215,11 @@ def test_a_check_whose_client_has_gone_stops_at_its_next_pause() -> None:
         finally:
             has_ended.set()
 
-    async def abandoned() -> None:
-        asking = asyncio.ensure_future(RecordExaminations().ended(endless()))
-        await asyncio.to_thread(has_begun.wait)
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
-        may_go_on.set()
-
-    asyncio.run(abandoned())
+    asking = asyncio.ensure_future(RecordExaminations().ended(endless()))
+    await asyncio.to_thread(has_begun.wait)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    may_go_on.set()
 
     assert has_ended.wait(30)
 

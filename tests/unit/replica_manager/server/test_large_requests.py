@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -41,9 +41,8 @@ CORRELATION_ID: Final = 7
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[LargeWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        yield LargeWorld(executor, tmp_path, broker__id="1", auto__create__topics__enable="false")
+def world(executor: ThreadPoolExecutor, tmp_path: Path) -> LargeWorld:
+    return LargeWorld(executor, tmp_path, broker__id="1", auto__create__topics__enable="false")
 
 
 def size_of(answer: ResponseFrame) -> int:
@@ -62,33 +61,25 @@ async def longest_ms(world: LargeWorld, data: bytes) -> tuple[float, int]:
     return watch.longest_ms - collecting_ms, size_of(answer)
 
 
-@pytest.mark.parametrize(
-    "shape",
-    list(all_shapes()),
-    ids=lambda shape: shape.name,
-)
-def test_a_request_of_many_elements_does_not_hold_the_event_loop(
+@pytest.mark.parametrize("shape", list(all_shapes()), ids=lambda shape: shape.name)
+async def test_a_request_of_many_elements_does_not_hold_the_event_loop(
     world: LargeWorld, shape: Shape
 ) -> None:
     head = request_header(shape.api_key, shape.version, CORRELATION_ID, "test")
     data = head + write(shape.request(ELEMENTS))
 
-    async def scenario() -> tuple[float, int]:
-        await world.fill(ELEMENTS)
-        best, size = await longest_ms(world, data)
-        for _ in range(TRIES - 1):
-            if best >= LONGEST_MS:
-                best = min(best, (await longest_ms(world, data))[0])
-        await world.end()
-        return best, size
-
-    best, size = asyncio.run(scenario())
+    await world.fill(ELEMENTS)
+    best, size = await longest_ms(world, data)
+    for _ in range(TRIES - 1):
+        if best >= LONGEST_MS:
+            best = min(best, (await longest_ms(world, data))[0])
+    await world.end()
 
     assert best < LONGEST_MS
     assert size <= MOST_BYTES_FOR_ONE * len(data)
 
 
-def test_the_size_of_a_large_fetch_is_counted_for_a_quota_in_slices(
+async def test_the_size_of_a_large_fetch_is_counted_for_a_quota_in_slices(
     world: LargeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each partition that is counted lets others in once more; a slice is one partition here."""
@@ -108,15 +99,11 @@ def test_the_size_of_a_large_fetch_is_counted_for_a_quota_in_slices(
             taken += 1
         return taken
 
-    async def scenario() -> tuple[int, int]:
-        await world.fill(1)
-        without = await turns()
-        world.quotas.is_enabled = True
-        found = without, await turns()
-        await world.end()
-        return found
-
-    without, with_quotas = asyncio.run(scenario())
+    await world.fill(1)
+    without = await turns()
+    world.quotas.is_enabled = True
+    with_quotas = await turns()
+    await world.end()
 
     assert with_quotas >= without + count
 
@@ -137,7 +124,7 @@ def request_of(api_key: ApiKey, version: int, *path: str, count: int, **values: 
 
 
 def test_the_own_broker_named_thousands_of_times_does_not_get_an_answer_without_bound(
-    tmp_path: Path,
+    executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
     one = request_of(ApiKey.DESCRIBE_CONFIGS, 4, "resources", count=1, **OWN_BROKER)
     many = request_of(ApiKey.DESCRIBE_CONFIGS, 4, "resources", count=3_000, **OWN_BROKER)
@@ -145,12 +132,9 @@ def test_the_own_broker_named_thousands_of_times_does_not_get_an_answer_without_
     async def scenario(world: LargeWorld) -> tuple[Any, Any]:
         return await world.ask(one), await world.ask(many)
 
-    with ThreadPoolExecutor(1) as executor:
-        most = 1_000_000
-        world = LargeWorld(
-            executor, tmp_path, broker__id="1", socket__request__max__bytes=str(most)
-        )
-        described, refused = asyncio.run(scenario(world))
+    most = 1_000_000
+    world = LargeWorld(executor, tmp_path, broker__id="1", socket__request__max__bytes=str(most))
+    described, refused = asyncio.run(scenario(world))
 
     assert len(described.results[0].configs) > 200
     assert 3_000 * len(write(described)) > most
@@ -168,60 +152,52 @@ def test_a_resource_named_twice_is_described_twice_as_in_kafka(world: LargeWorld
 
 
 def test_a_topic_that_is_missing_is_created_once_for_all_keys_of_a_find_coordinator(
-    tmp_path: Path,
+    executor: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
     asked: list[tuple[str, ...]] = []
     keys = request_of(ApiKey.FIND_COORDINATOR, 6, "coordinator_keys", count=1_000)
 
-    with ThreadPoolExecutor(1) as executor:
-        world = LargeWorld(executor, tmp_path, broker__id="1")
-        creation = world.context.auto_creation
-        create = creation.create
+    world = LargeWorld(executor, tmp_path, broker__id="1")
+    creation = world.context.auto_creation
+    create = creation.create
 
-        async def counted(names: Sequence[str], charge: Callable[[int], None]) -> Any:
-            asked.append(tuple(names))
-            return await create(names, charge)
+    async def counted(names: Sequence[str], charge: Callable[[int], None]) -> Any:
+        asked.append(tuple(names))
+        return await create(names, charge)
 
-        creation.create = counted  # type: ignore[method-assign]
-        answer = asyncio.run(world.ask(keys))
+    creation.create = counted  # type: ignore[method-assign]
+    answer = asyncio.run(world.ask(keys))
 
     assert asked == [(OFFSETS_TOPIC,)]
     errors = {each.error_code for each in answer.coordinators}
     assert errors == {ErrorCode.coordinator_not_available}
 
 
-def test_a_group_named_a_thousand_times_is_described_once(world: LargeWorld) -> None:
+async def test_a_group_named_a_thousand_times_is_described_once(world: LargeWorld) -> None:
     request = request_of(ApiKey.DESCRIBE_GROUPS, 5, "groups", count=1)
     request = replace(request, groups=("orders",) * 1_000)
 
-    async def scenario() -> Any:
-        await world.fill(1)
-        answer = await world.ask(request)
-        await world.end()
-        return answer
-
-    assert [group.group_id for group in asyncio.run(scenario()).groups] == ["orders"]
+    await world.fill(1)
+    answer = await world.ask(request)
+    await world.end()
+    assert [group.group_id for group in answer.groups] == ["orders"]
 
 
-def test_a_large_commit_is_written_whole_in_several_batches(world: LargeWorld) -> None:
+async def test_a_large_commit_is_written_whole_in_several_batches(world: LargeWorld) -> None:
     count = 2 * PIECE + 1
 
-    async def scenario() -> Any:
-        await world.fill(count)
-        commit = request_of(
-            ApiKey.OFFSET_COMMIT, 9, "topics", "partitions", count=count, committed_offset=5
+    await world.fill(count)
+    commit = request_of(
+        ApiKey.OFFSET_COMMIT, 9, "topics", "partitions", count=count, committed_offset=5
+    )
+    committed = await world.ask(commit)
+    fetched = await world.ask(
+        request_of(
+            ApiKey.OFFSET_FETCH, 9, "groups", "topics", "partition_indexes", count=count,
+            member_id=None, member_epoch=-1,
         )
-        committed = await world.ask(commit)
-        fetched = await world.ask(
-            request_of(
-                ApiKey.OFFSET_FETCH, 9, "groups", "topics", "partition_indexes", count=count,
-                member_id=None, member_epoch=-1,
-            )
-        )  # fmt: skip
-        await world.end()
-        return committed, fetched
-
-    committed, fetched = asyncio.run(scenario())
+    )  # fmt: skip
+    await world.end()
 
     [topic] = committed.topics
     assert {each.error_code for each in topic.partitions} == {ErrorCode.none}
@@ -229,7 +205,7 @@ def test_a_large_commit_is_written_whole_in_several_batches(world: LargeWorld) -
     assert [each.committed_offset for each in topic.partitions] == [5] * count
 
 
-def test_offsets_of_many_partitions_are_deleted_in_several_steps(world: LargeWorld) -> None:
+async def test_offsets_of_many_partitions_are_deleted_in_several_steps(world: LargeWorld) -> None:
     """Also when a group is gone after the first of them, because it has lost its last offset."""
     count = 2 * PIECE + 1
 
@@ -241,16 +217,12 @@ def test_offsets_of_many_partitions_are_deleted_in_several_steps(world: LargeWor
             request_of(ApiKey.OFFSET_DELETE, 0, "topics", "partitions", count=count)
         )
 
-    async def scenario() -> tuple[Any, Any, Any]:
-        await world.fill(count)
-        answers = await deleted_after(count), await deleted_after(1)
-        again = await world.ask(
-            request_of(ApiKey.OFFSET_DELETE, 0, "topics", "partitions", count=count)
-        )
-        await world.end()
-        return *answers, again
-
-    whole, first, again = asyncio.run(scenario())
+    await world.fill(count)
+    whole, first = await deleted_after(count), await deleted_after(1)
+    again = await world.ask(
+        request_of(ApiKey.OFFSET_DELETE, 0, "topics", "partitions", count=count)
+    )
+    await world.end()
 
     for answer in (whole, first):
         assert answer.error_code is ErrorCode.none
@@ -259,35 +231,29 @@ def test_offsets_of_many_partitions_are_deleted_in_several_steps(world: LargeWor
     assert again.error_code is ErrorCode.group_id_not_found
 
 
-def test_many_groups_are_deleted_in_several_steps(world: LargeWorld) -> None:
+async def test_many_groups_are_deleted_in_several_steps(world: LargeWorld) -> None:
     count = GROUPS_AT_ONCE + 1
     asked: list[int] = []
 
-    async def scenario() -> Any:
-        await world.fill(1)
-        for number in range(count):
-            group_id = f"t{number}" if number else ORDERS
-            await world.ask(
-                request_of(ApiKey.OFFSET_COMMIT, 8, "topics", count=1, group_id=group_id)
-            )
-        ask = world.groups.ask
+    await world.fill(1)
+    for number in range(count):
+        group_id = f"t{number}" if number else ORDERS
+        await world.ask(request_of(ApiKey.OFFSET_COMMIT, 8, "topics", count=1, group_id=group_id))
+    ask = world.groups.ask
 
-        async def counted(request: Any, result_type: Any) -> Any:
-            asked.append(len(request.group_ids))
-            return await ask(request, result_type)
+    async def counted(request: Any, result_type: Any) -> Any:
+        asked.append(len(request.group_ids))
+        return await ask(request, result_type)
 
-        world.groups.ask = counted  # type: ignore[method-assign]
-        answer = await world.ask(request_of(ApiKey.DELETE_GROUPS, 2, "groups_names", count=count))
-        await world.end()
-        return answer
+    world.groups.ask = counted  # type: ignore[method-assign]
+    answer = await world.ask(request_of(ApiKey.DELETE_GROUPS, 2, "groups_names", count=count))
+    await world.end()
 
-    results = asyncio.run(scenario()).results
-
-    assert [each.error_code for each in results] == [ErrorCode.none] * count
+    assert [each.error_code for each in answer.results] == [ErrorCode.none] * count
     assert asked == [GROUPS_AT_ONCE, 1]
 
 
-def test_a_request_ends_at_its_next_slice_when_its_client_has_gone() -> None:
+async def test_a_request_ends_at_its_next_slice_when_its_client_has_gone() -> None:
     seen = 0
 
     async def endless() -> None:
@@ -295,13 +261,10 @@ def test_a_request_ends_at_its_next_slice_when_its_client_has_gone() -> None:
         async for _ in in_slices(itertools.count()):
             seen += 1
 
-    async def scenario() -> None:
-        task = asyncio.create_task(endless())
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(scenario())
+    task = asyncio.create_task(endless())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
     assert seen > 0

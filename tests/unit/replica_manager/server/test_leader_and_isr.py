@@ -25,13 +25,12 @@ ORDERS_0 = TopicPartition("orders", 0)
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor)
-        world.update({}, brokers=[broker(1), broker(2), broker(3)])
-        world.records.clear()
-        yield world
-        world.check_records()
+def world(executor: ThreadPoolExecutor) -> Iterator[BrokerWorld]:
+    world = BrokerWorld(executor)
+    world.update({}, brokers=[broker(1), broker(2), broker(3)])
+    world.records.clear()
+    yield world
+    world.check_records()
 
 
 def state(
@@ -129,10 +128,7 @@ def test_a_follower_prints_the_new_leader_as_the_previous_one_as_kafka_does(
 
 
 def test_leaders_are_made_before_followers(world: BrokerWorld) -> None:
-    send(
-        world,
-        {ORDERS_0: state(2), TopicPartition("orders", 1): state(1)},
-    )
+    send(world, {ORDERS_0: state(2), TopicPartition("orders", 1): state(1)})
 
     started = [r.kind for r in world.records if r.kind.name.endswith("_STARTED")]
     assert started == [Kind.LEADER_STARTED, Kind.FOLLOWER_STARTED]

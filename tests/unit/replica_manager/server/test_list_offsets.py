@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -35,13 +34,12 @@ NOTHING = (ErrorCode.none, -1, -1, -1)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, log_dirs=[tmp_path / "a"])
-        world.now_ms = START_MS + 1_000_000
-        world.update({"orders": {0: metadata(1), 1: metadata(2)}})
-        lead(world, ORDERS, leader_epoch=3)
-        yield world
+def world(executor: ThreadPoolExecutor, tmp_path: Path) -> BrokerWorld:
+    world = BrokerWorld(executor, log_dirs=[tmp_path / "a"])
+    world.now_ms = START_MS + 1_000_000
+    world.update({"orders": {0: metadata(1), 1: metadata(2)}})
+    lead(world, ORDERS, leader_epoch=3)
+    return world
 
 
 def fill(world: BrokerWorld, *timestamps: int) -> UnifiedLog:

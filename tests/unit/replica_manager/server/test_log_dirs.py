@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -37,12 +37,11 @@ def dirs(tmp_path: Path) -> list[Path]:
 
 
 @pytest.fixture
-def world(dirs: list[Path]) -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, log_dirs=dirs)
-        world.now_ms = START_MS
-        world.update({"orders": {0: metadata(1), 1: metadata(2)}})
-        yield world
+def world(executor: ThreadPoolExecutor, dirs: list[Path]) -> BrokerWorld:
+    world = BrokerWorld(executor, log_dirs=dirs)
+    world.now_ms = START_MS
+    world.update({"orders": {0: metadata(1), 1: metadata(2)}})
+    return world
 
 
 def filled(world: BrokerWorld, dirs: list[Path], batches: int = 5, size: int = 100) -> UnifiedLog:
@@ -72,14 +71,14 @@ async def alter(world: BrokerWorld, path: object, **wishes: Any) -> ErrorCode:
     return code
 
 
-def describe(world: BrokerWorld, version: int = 4, topics: Any = None) -> dict[str, Any]:
+async def describe(world: BrokerWorld, version: int = 4, topics: Any = None) -> dict[str, Any]:
     schema = load_payload_module(35, version, EntityType.request)
     if topics is not None:
         topics = tuple(
             schema.DescribableLogDirTopic(topic=topic, partitions=partitions)
             for topic, partitions in topics.items()
         )
-    response = asyncio.run(world.ask(schema.DescribeLogDirsRequest(topics=topics)))
+    response = await world.ask(schema.DescribeLogDirsRequest(topics=topics))
     return {result.log_dir: result for result in response.results}
 
 
@@ -102,7 +101,7 @@ async def moved(is_done: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-def test_an_offline_directory_is_not_asked_for_its_size(
+async def test_an_offline_directory_is_not_asked_for_its_size(
     world: BrokerWorld, dirs: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Path] = []
@@ -115,7 +114,7 @@ def test_an_offline_directory_is_not_asked_for_its_size(
     monkeypatch.setattr(os, "statvfs", noted)
     world.logs.fail(dirs[0], "pulled", OSError("a fault"))
 
-    found = describe(world)
+    found = await describe(world)
 
     assert asked == [dirs[1]]
     assert found[str(dirs[0])].error_code is ErrorCode.kafka_storage_error
@@ -148,7 +147,7 @@ async def test_a_directory_that_does_not_answer_takes_none_of_the_threads_that_a
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_a_replica_moves_with_everything_it_has(
+async def test_a_replica_moves_with_everything_it_has(
     world: BrokerWorld, dirs: list[Path], version: int
 ) -> None:
     log = filled(world, dirs)
@@ -158,13 +157,10 @@ def test_a_replica_moves_with_everything_it_has(
     log.assign_epoch_start_offset(6, log.log_end_offset)
     before, epochs = content(log), log.epoch_entries
 
-    async def run() -> None:
-        world.log_dir_moves.start()
-        assert await alter(world, dirs[1], version=version) is ErrorCode.none
-        await moved(lambda: world.logs.log(ORDERS) is not log)
-        await world.log_dir_moves.stop()
-
-    asyncio.run(run())
+    world.log_dir_moves.start()
+    assert await alter(world, dirs[1], version=version) is ErrorCode.none
+    await moved(lambda: world.logs.log(ORDERS) is not log)
+    await world.log_dir_moves.stop()
 
     now = world.logs.log(ORDERS)
     assert now is not None
@@ -179,23 +175,19 @@ def test_a_replica_moves_with_everything_it_has(
     assert world.log_dir_moves.under_way == frozenset()
 
 
-def test_records_that_come_while_a_replica_moves_are_in_the_new_log(
+async def test_records_that_come_while_a_replica_moves_are_in_the_new_log(
     world: BrokerWorld, dirs: list[Path]
 ) -> None:
     log = filled(world, dirs, batches=40, size=10_000)
     appended = 0
 
-    async def run() -> None:
-        nonlocal appended
-        world.log_dir_moves.start()
-        assert await alter(world, dirs[1]) is ErrorCode.none
-        while world.logs.log(ORDERS) is log:
-            log.append_as_leader(batch(2, size=10), 0)
-            appended += 2
-            await asyncio.sleep(0)
-        await world.log_dir_moves.stop()
-
-    asyncio.run(asyncio.wait_for(run(), 60))
+    world.log_dir_moves.start()
+    assert await alter(world, dirs[1]) is ErrorCode.none
+    while world.logs.log(ORDERS) is log:
+        log.append_as_leader(batch(2, size=10), 0)
+        appended += 2
+        await asyncio.sleep(0)
+    await world.log_dir_moves.stop()
 
     now = world.logs.log(ORDERS)
     assert now is not None
@@ -204,7 +196,7 @@ def test_records_that_come_while_a_replica_moves_are_in_the_new_log(
     assert [offset for offset, _ in content(now)] == list(range(80 + appended))
 
 
-def test_others_get_a_turn_after_so_many_batches_of_a_copy(
+async def test_others_get_a_turn_after_so_many_batches_of_a_copy(
     world: BrokerWorld, dirs: list[Path]
 ) -> None:
     count = 3 * BATCHES_AT_ONCE + 1
@@ -213,15 +205,12 @@ def test_others_get_a_turn_after_so_many_batches_of_a_copy(
         log.append_as_leader(batch(), 0)
     ends = [0]
 
-    async def run() -> None:
-        world.log_dir_moves.start()
-        assert await alter(world, dirs[1]) is ErrorCode.none
-        while (future := world.logs.log(ORDERS, is_future=True)) is not None:
-            ends.append(future.log_end_offset)
-            await asyncio.sleep(0)
-        await world.log_dir_moves.stop()
-
-    asyncio.run(asyncio.wait_for(run(), 60))
+    world.log_dir_moves.start()
+    assert await alter(world, dirs[1]) is ErrorCode.none
+    while (future := world.logs.log(ORDERS, is_future=True)) is not None:
+        ends.append(future.log_end_offset)
+        await asyncio.sleep(0)
+    await world.log_dir_moves.stop()
 
     now = world.logs.log(ORDERS)
     assert now is not None
@@ -231,34 +220,30 @@ def test_others_get_a_turn_after_so_many_batches_of_a_copy(
     assert max(after - before for before, after in pairwise(ends)) <= BATCHES_AT_ONCE + 10
 
 
-def test_a_move_goes_on_after_the_broker_was_stopped(world: BrokerWorld, dirs: list[Path]) -> None:
+async def test_a_move_goes_on_after_the_broker_was_stopped(
+    executor: ThreadPoolExecutor, world: BrokerWorld, dirs: list[Path]
+) -> None:
     filled(world, dirs)
 
-    async def ask() -> None:
-        assert await alter(world, dirs[1]) is ErrorCode.none  # and no one works
-
-    asyncio.run(ask())
+    assert await alter(world, dirs[1]) is ErrorCode.none  # and no one works
     world.logs.close()
 
-    with ThreadPoolExecutor(1) as executor:
-        again = BrokerWorld(executor, log_dirs=dirs)
-        again.update({"orders": {0: metadata(1)}})
-        assert list(again.logs.future_logs) == [ORDERS]
+    again = BrokerWorld(executor, log_dirs=dirs)
+    again.update({"orders": {0: metadata(1)}})
+    assert list(again.logs.future_logs) == [ORDERS]
 
-        async def run() -> None:
-            again.log_dir_moves.start()
-            lead(again, ORDERS, replicas=(1,), topic_id=ORDERS_ID)
-            await moved(lambda: not again.logs.future_logs)
-            await again.log_dir_moves.stop()
+    again.log_dir_moves.start()
+    lead(again, ORDERS, replicas=(1,), topic_id=ORDERS_ID)
+    await moved(lambda: not again.logs.future_logs)
+    await again.log_dir_moves.stop()
 
-        asyncio.run(run())
-        log = again.logs.log(ORDERS)
-        assert log is not None
-        assert log.log_dir == dirs[1]
-        assert log.log_end_offset == 10
+    log = again.logs.log(ORDERS)
+    assert log is not None
+    assert log.log_dir == dirs[1]
+    assert log.log_end_offset == 10
 
 
-def test_a_move_takes_its_time_where_its_rate_is_limited(
+async def test_a_move_takes_its_time_where_its_rate_is_limited(
     world: BrokerWorld, dirs: list[Path]
 ) -> None:
     log = filled(world, dirs, batches=100, size=1000)
@@ -267,17 +252,12 @@ def test_a_move_takes_its_time_where_its_rate_is_limited(
     )
     world.context.records.log_dir_moves = moves
 
-    async def run() -> None:
-        moves.start()
-        assert await alter(world, dirs[1]) is ErrorCode.none
-        await moved(lambda: world.logs.future_logs[ORDERS].log_end_offset > 0)
-        assert (
-            world.logs.log(ORDERS) is log
-        )  # some 50 KB of 200 are copied, for which a minute is due
-        await moves.stop()
-
-    asyncio.run(run())
-    result = describe(world)[str(dirs[1])]
+    moves.start()
+    assert await alter(world, dirs[1]) is ErrorCode.none
+    await moved(lambda: world.logs.future_logs[ORDERS].log_end_offset > 0)
+    assert world.logs.log(ORDERS) is log  # some 50 KB of 200 are copied, for which a minute is due
+    await moves.stop()
+    result = (await describe(world))[str(dirs[1])]
     ((_, _, size, lag, is_future),) = replicas(result)
     assert 0 < size < log.size
     assert 0 < lag < 200
@@ -313,7 +293,7 @@ def test_another_limit_counts_for_what_was_copied_before() -> None:
     assert pace.delay_s(11, 0, 10_000_000) == 0
 
 
-def test_a_move_that_waits_goes_on_when_its_limit_is_raised(
+async def test_a_move_that_waits_goes_on_when_its_limit_is_raised(
     world: BrokerWorld, dirs: list[Path]
 ) -> None:
     filled(world, dirs, batches=20, size=1000)
@@ -326,48 +306,39 @@ def test_a_move_that_waits_goes_on_when_its_limit_is_raised(
     )
     world.context.records.log_dir_moves = moves
 
-    async def run() -> None:
-        moves.start()
-        async with asyncio.timeout(60):
-            assert await alter(world, dirs[1]) is ErrorCode.none
-            while moves.under_way:
-                await asyncio.sleep(0)
-        await moves.stop()
-
-    asyncio.run(run())
+    moves.start()
+    async with asyncio.timeout(60):
+        assert await alter(world, dirs[1]) is ErrorCode.none
+        while moves.under_way:
+            await asyncio.sleep(0)
+    await moves.stop()
     log = world.logs.log(ORDERS)
     assert log is not None
     assert log.log_dir == dirs[1]
 
 
-def test_what_cannot_be_moved_is_refused(world: BrokerWorld, dirs: list[Path]) -> None:
+async def test_what_cannot_be_moved_is_refused(world: BrokerWorld, dirs: list[Path]) -> None:
     log = filled(world, dirs)
     unknown, gone = ErrorCode.unknown_topic_or_partition, ErrorCode.kafka_storage_error
 
-    async def run() -> None:
-        assert await alter(world, "/nowhere") is ErrorCode.log_dir_not_found
-        assert await alter(world, dirs[1].name) is ErrorCode.log_dir_not_found
-        assert await alter(world, dirs[1], topic="x" * 230) is ErrorCode.invalid_topic_exception
-        assert await alter(world, dirs[1], topic="invoices") is unknown
-        assert await alter(world, dirs[1], partition=1) is ErrorCode.replica_not_available
-        assert await alter(world, dirs[0]) is ErrorCode.none
-        world.logs.fail(dirs[1], "test", OSError("a fault"))
-        assert await alter(world, dirs[1]) is gone
-
-    asyncio.run(run())
+    assert await alter(world, "/nowhere") is ErrorCode.log_dir_not_found
+    assert await alter(world, dirs[1].name) is ErrorCode.log_dir_not_found
+    assert await alter(world, dirs[1], topic="x" * 230) is ErrorCode.invalid_topic_exception
+    assert await alter(world, dirs[1], topic="invoices") is unknown
+    assert await alter(world, dirs[1], partition=1) is ErrorCode.replica_not_available
+    assert await alter(world, dirs[0]) is ErrorCode.none
+    world.logs.fail(dirs[1], "test", OSError("a fault"))
+    assert await alter(world, dirs[1]) is gone
     assert not world.logs.future_logs
     assert world.logs.log(ORDERS) is log
 
 
-def test_a_replica_that_is_not_here_yet_is_made_where_it_is_wanted(
+async def test_a_replica_that_is_not_here_yet_is_made_where_it_is_wanted(
     world: BrokerWorld, dirs: list[Path]
 ) -> None:
     tp = TopicPartition("orders", 1)
 
-    async def run() -> None:
-        assert await alter(world, dirs[1], partition=1) is ErrorCode.replica_not_available
-
-    asyncio.run(run())
+    assert await alter(world, dirs[1], partition=1) is ErrorCode.replica_not_available
     lead(world, tp, leader=2)
 
     log = world.logs.log(tp)
@@ -375,24 +346,22 @@ def test_a_replica_that_is_not_here_yet_is_made_where_it_is_wanted(
     assert log.log_dir == dirs[1]
 
 
-def test_another_directory_replaces_the_one_asked_for_before(tmp_path: Path) -> None:
+async def test_another_directory_replaces_the_one_asked_for_before(
+    executor: ThreadPoolExecutor, tmp_path: Path
+) -> None:
     dirs = [tmp_path / name for name in "abc"]
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, log_dirs=dirs)
-        world.update({"orders": {0: metadata(1)}})
-        filled(world, dirs)
+    world = BrokerWorld(executor, log_dirs=dirs)
+    world.update({"orders": {0: metadata(1)}})
+    filled(world, dirs)
 
-        async def run() -> None:
-            assert await alter(world, dirs[1]) is ErrorCode.none
-            first = world.logs.future_logs[ORDERS]
-            assert await alter(world, dirs[1]) is ErrorCode.none
-            assert world.logs.future_logs[ORDERS] is first
-            assert await alter(world, dirs[2]) is ErrorCode.none
-            assert world.logs.future_logs[ORDERS].log_dir == dirs[2]
-            assert await alter(world, dirs[0]) is ErrorCode.none
-            assert not world.logs.future_logs
-
-        asyncio.run(run())
+    assert await alter(world, dirs[1]) is ErrorCode.none
+    first = world.logs.future_logs[ORDERS]
+    assert await alter(world, dirs[1]) is ErrorCode.none
+    assert world.logs.future_logs[ORDERS] is first
+    assert await alter(world, dirs[2]) is ErrorCode.none
+    assert world.logs.future_logs[ORDERS].log_dir == dirs[2]
+    assert await alter(world, dirs[0]) is ErrorCode.none
+    assert not world.logs.future_logs
 
 
 def test_a_future_log_loses_what_the_current_one_has_truncated(
@@ -440,13 +409,13 @@ def copy(current: UnifiedLog, future: UnifiedLog) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_directories_are_described_with_what_is_in_them(
+async def test_directories_are_described_with_what_is_in_them(
     world: BrokerWorld, dirs: list[Path], version: int
 ) -> None:
     log = filled(world, dirs)
     usage = shutil.disk_usage(dirs[0])
 
-    described = describe(world, version)
+    described = await describe(world, version)
 
     assert list(described) == [str(path) for path in dirs]
     first, second = described.values()
@@ -457,24 +426,26 @@ def test_directories_are_described_with_what_is_in_them(
         assert 0 < first.usable_bytes <= usage.total
 
 
-def test_only_the_partitions_asked_for_are_reported(world: BrokerWorld, dirs: list[Path]) -> None:
+async def test_only_the_partitions_asked_for_are_reported(
+    world: BrokerWorld, dirs: list[Path]
+) -> None:
     log = filled(world, dirs)
 
-    assert replicas(describe(world, topics={"orders": (1,)})[str(dirs[0])]) == []
-    assert replicas(describe(world, topics={"orders": (0, 1)})[str(dirs[0])]) == [
+    assert replicas((await describe(world, topics={"orders": (1,)}))[str(dirs[0])]) == []
+    assert replicas((await describe(world, topics={"orders": (0, 1)}))[str(dirs[0])]) == [
         ("orders", 0, log.size, 0, False)
     ]
 
 
-def test_a_log_without_a_role_has_an_unknown_lag_and_a_failed_directory_tells_nothing(
+async def test_a_log_without_a_role_has_an_unknown_lag_and_a_failed_directory_tells_nothing(
     world: BrokerWorld, dirs: list[Path]
 ) -> None:
     log = filled(world, dirs)
     world.replicas.partitions.clear()
 
-    assert replicas(describe(world)[str(dirs[0])]) == [("orders", 0, log.size, -1, False)]
+    assert replicas((await describe(world))[str(dirs[0])]) == [("orders", 0, log.size, -1, False)]
     world.logs.fail(dirs[0], "test", OSError("a fault"))
-    result = describe(world)[str(dirs[0])]
+    result = (await describe(world))[str(dirs[0])]
     assert result.error_code is ErrorCode.kafka_storage_error
     assert (result.topics, result.total_bytes, result.usable_bytes) == ((), -1, -1)
 

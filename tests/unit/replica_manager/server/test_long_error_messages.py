@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
@@ -40,23 +39,18 @@ QUOTING: Final = (
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[LargeWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        yield LargeWorld(executor, tmp_path, broker__id="1", auto__create__topics__enable="false")
+def world(executor: ThreadPoolExecutor, tmp_path: Path) -> LargeWorld:
+    return LargeWorld(executor, tmp_path, broker__id="1", auto__create__topics__enable="false")
 
 
 @pytest.mark.parametrize("api_key", REQUESTS, ids=lambda api_key: APIS[api_key].name)
-def test_the_longest_strings_of_a_request_are_answered(
+async def test_the_longest_strings_of_a_request_are_answered(
     world: LargeWorld, api_key: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> list[Any]:
-        await world.fill(1)
-        # Their reader is as strict as that of a client of Kafka.
-        answers = [await world.ask(request) for request in REQUESTS[api_key]]
-        await world.end()
-        return answers
-
-    answers = asyncio.run(scenario())
+    await world.fill(1)
+    # Their reader is as strict as that of a client of Kafka.
+    answers = [await world.ask(request) for request in REQUESTS[api_key]]
+    await world.end()
 
     assert not [each for each in caplog.records if "Error when handling" in each.getMessage()]
     if api_key in QUOTING:

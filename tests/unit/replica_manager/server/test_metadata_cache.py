@@ -18,11 +18,10 @@ from zkcontroller.state_changes.record import Kind
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor)
-        yield world
-        world.check_records()
+def world(executor: ThreadPoolExecutor) -> Iterator[BrokerWorld]:
+    world = BrokerWorld(executor)
+    yield world
+    world.check_records()
 
 
 def test_live_brokers_are_replaced_and_partitions_are_merged(world: BrokerWorld) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any
@@ -19,11 +18,10 @@ from zkcontroller.zookeeper.znodes import DeleteTopicZnode, TopicZnode
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor)
-        world.update({"orders": {0: metadata(1)}}, topic_ids={"orders": ORDERS_ID})
-        yield world
+def world(executor: ThreadPoolExecutor) -> BrokerWorld:
+    world = BrokerWorld(executor)
+    world.update({"orders": {0: metadata(1)}}, topic_ids={"orders": ORDERS_ID})
+    return world
 
 
 def request(version: int, topics: list[str | UUID] | None, **options: bool) -> Any:
@@ -196,15 +194,14 @@ def test_versions_that_cannot_forbid_creation_create(world: BrokerWorld) -> None
     assert errors(ask(world, 1, ["bills"])) == {"bills": ErrorCode.leader_not_available}
 
 
-def test_nothing_is_created_where_auto_creation_is_off() -> None:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, auto__create__topics__enable="false")
-        world.update({})
+def test_nothing_is_created_where_auto_creation_is_off(executor: ThreadPoolExecutor) -> None:
+    world = BrokerWorld(executor, auto__create__topics__enable="false")
+    world.update({})
 
-        answer = ask(world, 12, ["bills"], allow_auto_topic_creation=True)
+    answer = ask(world, 12, ["bills"], allow_auto_topic_creation=True)
 
-        assert errors(answer) == {"bills": ErrorCode.unknown_topic_or_partition}
-        assert world.znode(TopicZnode.path("bills")) is None
+    assert errors(answer) == {"bills": ErrorCode.unknown_topic_or_partition}
+    assert world.znode(TopicZnode.path("bills")) is None
 
 
 def test_a_topic_created_meanwhile_is_no_error(world: BrokerWorld) -> None:

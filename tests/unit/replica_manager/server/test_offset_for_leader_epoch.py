@@ -6,7 +6,6 @@ Source of the behaviours: Kafka ``OffsetsForLeaderEpochTest``, ``OffsetsForLeade
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
@@ -40,14 +39,13 @@ NOTHING = (-1, -1)
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor)
-        world.update({"orders": {index: metadata(1) for index in range(UNKNOWN)}})
-        for index, leader in ((LED, 1), (FOLLOWED, 2)):
-            world.replicas.partitions[TopicPartition("orders", index)] = hosted(index, leader)
-        world.replicas.offline.add(TopicPartition("orders", OFFLINE))
-        yield world
+def world(executor: ThreadPoolExecutor) -> BrokerWorld:
+    world = BrokerWorld(executor)
+    world.update({"orders": {index: metadata(1) for index in range(UNKNOWN)}})
+    for index, leader in ((LED, 1), (FOLLOWED, 2)):
+        world.replicas.partitions[TopicPartition("orders", index)] = hosted(index, leader)
+    world.replicas.offline.add(TopicPartition("orders", OFFLINE))
+    return world
 
 
 def hosted(index: int, leader: int) -> Partition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -34,12 +34,11 @@ ORDERS = TopicPartition("orders", 0)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[BrokerWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor, log_dirs=[tmp_path / "a"])
-        world.now_ms = START_MS
-        world.update({"orders": {0: metadata(1), 1: metadata(2)}})
-        yield world
+def world(executor: ThreadPoolExecutor, tmp_path: Path) -> BrokerWorld:
+    world = BrokerWorld(executor, log_dirs=[tmp_path / "a"])
+    world.now_ms = START_MS
+    world.update({"orders": {0: metadata(1), 1: metadata(2)}})
+    return world
 
 
 def init(
@@ -181,12 +180,13 @@ def take_all(ids: Any, count: int) -> Sequence[int]:
     return asyncio.run(run())
 
 
-def test_brokers_share_the_blocks_of_zookeeper(world: BrokerWorld) -> None:
-    with ThreadPoolExecutor(1) as executor:
-        first, second = (ids_in_zookeeper(world, executor, broker) for broker in (1, 2))
-        assert take_all(first, 1) == [0]
-        assert take_all(second, 2) == [1000, 1001]
-        assert take_all(first, 1000)[-2:] == [999, 2000]
+def test_brokers_share_the_blocks_of_zookeeper(
+    executor: ThreadPoolExecutor, world: BrokerWorld
+) -> None:
+    first, second = (ids_in_zookeeper(world, executor, broker) for broker in (1, 2))
+    assert take_all(first, 1) == [0]
+    assert take_all(second, 2) == [1000, 1001]
+    assert take_all(first, 1000)[-2:] == [999, 2000]
 
     znode = world.znode(ProducerIdBlockZnode.PATH)
     assert znode is not None

@@ -25,19 +25,18 @@ ORDERS_0 = TopicPartition("orders", 0)
 
 
 @pytest.fixture
-def world() -> Iterator[BrokerWorld]:
+def world(executor: ThreadPoolExecutor) -> Iterator[BrokerWorld]:
     """Broker 1 leads orders-0 at leader epoch 4."""
-    with ThreadPoolExecutor(1) as executor:
-        world = BrokerWorld(executor)
-        led = LeaderAndIsrPartitionState(1, 1, 4, (1,), 0, (1,), (), (), True, 0)
-        completed(
-            become_leader_or_follower(
-                world.replicas, LeaderAndIsrRequest(1, 3, -1, {ORDERS_0: led}, {}), 1
-            )
+    world = BrokerWorld(executor)
+    led = LeaderAndIsrPartitionState(1, 1, 4, (1,), 0, (1,), (), (), True, 0)
+    completed(
+        become_leader_or_follower(
+            world.replicas, LeaderAndIsrRequest(1, 3, -1, {ORDERS_0: led}, {}), 1
         )
-        world.records.clear()
-        yield world
-        world.check_records()
+    )
+    world.records.clear()
+    yield world
+    world.check_records()
 
 
 def stop(
@@ -74,10 +73,7 @@ def test_an_older_leader_epoch_is_fenced_and_the_partition_stays(world: BrokerWo
     assert answer.partitions == {ORDERS_0: ErrorCode.fenced_leader_epoch}
     assert world.replicas.partitions[ORDERS_0].role is Role.LEADER
     ignored = world.records[1]
-    assert (ignored.kind, ignored.reason) == (
-        Kind.STOP_REPLICA_IGNORED,
-        Reason.STALE_LEADER_EPOCH,
-    )
+    assert (ignored.kind, ignored.reason) == (Kind.STOP_REPLICA_IGNORED, Reason.STALE_LEADER_EPOCH)
     assert (ignored.leader_epoch, ignored.current_leader_epoch) == (3, 4)
     assert ignored.delete_partition is True
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib import import_module
@@ -15,20 +14,9 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, broker, metadata
 from zkcontroller.zookeeper.requests import Create, Delete
-from zkcontroller.zookeeper.znodes import (
-    ConfigZnode,
-    ControllerZnode,
-    DeleteTopicZnode,
-    TopicZnode,
-)
+from zkcontroller.zookeeper.znodes import ConfigZnode, ControllerZnode, DeleteTopicZnode, TopicZnode
 
 LONG_MS = 20_000
-
-
-@pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
 
 
 @pytest.fixture
@@ -85,23 +73,20 @@ async def lead(world: BrokerWorld, topic: str) -> None:
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_a_topic_is_created_and_answered_when_its_partitions_have_leaders(
+async def test_a_topic_is_created_and_answered_when_its_partitions_have_leaders(
     world: BrokerWorld, version: int
 ) -> None:
-    async def scenario() -> Any:
-        asking = asyncio.ensure_future(
-            world.ask(
-                create_request(
-                    {"name": "bills", "partitions": 3, "factor": 2},
-                    version=version,
-                    timeout_ms=LONG_MS,
-                )
+    asking = asyncio.ensure_future(
+        world.ask(
+            create_request(
+                {"name": "bills", "partitions": 3, "factor": 2},
+                version=version,
+                timeout_ms=LONG_MS,
             )
         )
-        await lead(world, "bills")
-        return await asking
-
-    [result] = asyncio.run(scenario()).topics
+    )
+    await lead(world, "bills")
+    [result] = (await asking).topics
 
     assert (result.name, result.error_code) == ("bills", ErrorCode.none)
     znode = world.znode(TopicZnode.path("bills"))
@@ -355,19 +340,16 @@ def deleted(world: BrokerWorld, *topics: str | UUID, **options: Any) -> dict[Any
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_a_topic_is_marked_and_answered_when_the_cache_has_forgotten_it(
+async def test_a_topic_is_marked_and_answered_when_the_cache_has_forgotten_it(
     world: BrokerWorld, version: int
 ) -> None:
-    async def scenario() -> Any:
-        asking = asyncio.ensure_future(
-            world.ask(delete_request("orders", version=version, timeout_ms=LONG_MS))
-        )
-        while world.znode(DeleteTopicZnode.path("orders")) is None:
-            await asyncio.sleep(0)
-        world.update({"orders": {0: metadata(-2)}})
-        return await asking
-
-    [result] = asyncio.run(scenario()).responses
+    asking = asyncio.ensure_future(
+        world.ask(delete_request("orders", version=version, timeout_ms=LONG_MS))
+    )
+    while world.znode(DeleteTopicZnode.path("orders")) is None:
+        await asyncio.sleep(0)
+    world.update({"orders": {0: metadata(-2)}})
+    [result] = (await asking).responses
 
     assert (result.name, result.error_code) == ("orders", ErrorCode.none)
 

@@ -6,7 +6,6 @@ Source of the behaviours: Kafka ``ReplicaManagerTest`` (KAFKA-8392).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -89,9 +88,8 @@ class MeteredWorld(BrokerWorld):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[MeteredWorld]:
-    with ThreadPoolExecutor(1) as executor:
-        yield MeteredWorld(executor, tmp_path)
+def world(executor: ThreadPoolExecutor, tmp_path: Path) -> MeteredWorld:
+    return MeteredWorld(executor, tmp_path)
 
 
 def use(world: BrokerWorld, tp: TopicPartition) -> None:

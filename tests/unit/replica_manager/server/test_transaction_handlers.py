@@ -6,8 +6,9 @@ The broker reaches itself by a socket, as it reaches others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
@@ -207,31 +208,20 @@ class TransactionWorld(GroupApiWorld):
         return log.last_stable_offset
 
 
-Tell = Callable[[Callable[[TransactionWorld], Awaitable[None]]], None]
-
-
-@pytest.fixture
-def tell(tmp_path: Path) -> Tell:
-    """Runs steps."""
-
-    def run(scenario: Callable[[TransactionWorld], Awaitable[None]]) -> None:
-        async def all_of_it() -> None:
-            with ThreadPoolExecutor(1) as executor:
-                world = TransactionWorld(executor, tmp_path)
-                await world.begin()
-                try:
-                    await scenario(world)
-                finally:
-                    await world.end()
-
-        asyncio.run(all_of_it())
-
-    return run
+@asynccontextmanager
+async def coordinating(folder: Path) -> AsyncIterator[TransactionWorld]:
+    with ThreadPoolExecutor(1) as executor:
+        world = TransactionWorld(executor, folder)
+        await world.begin()
+        try:
+            yield world
+        finally:
+            await world.end()
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_a_transaction_from_end_to_end(tell: Tell, is_commit: bool) -> None:
-    async def scenario(world: TransactionWorld) -> None:
+async def test_a_transaction_from_end_to_end(tmp_path: Path, is_commit: bool) -> None:
+    async with coordinating(tmp_path) as world:
         error, *rest = await world.init()
         assert error is NONE
         producer = rest[0], rest[1]
@@ -251,11 +241,9 @@ def test_a_transaction_from_end_to_end(tell: Tell, is_commit: bool) -> None:
         [topic] = (await world.offsets("orders")).topics
         assert topic.partitions[0].committed_offset == (7 if is_commit else -1)
 
-    tell(scenario)
 
-
-def test_markers_go_to_a_broker_that_was_nowhere_for_a_while(tell: Tell) -> None:
-    async def scenario(world: TransactionWorld) -> None:
+async def test_markers_go_to_a_broker_that_was_nowhere_for_a_while(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         _, *rest = await world.init()
         producer = rest[0], rest[1]
         await world.add(producer, "orders")
@@ -268,8 +256,6 @@ def test_markers_go_to_a_broker_that_was_nowhere_for_a_while(tell: Tell) -> None
         world.announce("127.0.0.1")
         assert await world.settled() == "CompleteCommit"
 
-    tell(scenario)
-
 
 async def prepared(world: TransactionWorld) -> None:
     """A transaction is to be ended in a partition that no request has named since the start."""
@@ -281,8 +267,8 @@ async def prepared(world: TransactionWorld) -> None:
     assert await world.finish(producer, is_commit=True) is NONE
 
 
-def test_markers_wait_for_a_partition_that_no_request_has_named_yet(tell: Tell) -> None:
-    async def scenario(world: TransactionWorld) -> None:
+async def test_markers_wait_for_a_partition_that_no_request_has_named_yet(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         world.session.write(Create(TopicZnode.path("orders"), b"{}"))
         await prepared(world)
 
@@ -292,12 +278,10 @@ def test_markers_wait_for_a_partition_that_no_request_has_named_yet(tell: Tell) 
         assert await world.settled() == "CompleteCommit"
         assert world.committed_end() == 2
 
-    tell(scenario)
-
 
 @pytest.mark.parametrize("is_marked", [True, False])
-def test_a_deleted_topic_needs_no_markers(tell: Tell, is_marked: bool) -> None:
-    async def scenario(world: TransactionWorld) -> None:
+async def test_a_deleted_topic_needs_no_markers(tmp_path: Path, is_marked: bool) -> None:
+    async with coordinating(tmp_path) as world:
         if is_marked:
             world.session.write(Create(TopicZnode.path("orders"), b"{}"))
             world.session.write(Create(DeleteTopicZnode.path("orders"), b""))
@@ -306,11 +290,11 @@ def test_a_deleted_topic_needs_no_markers(tell: Tell, is_marked: bool) -> None:
         assert await world.settled() == "CompleteCommit"
         assert world.committed_end() == 0
 
-    tell(scenario)
 
-
-def test_records_of_partitions_not_added_to_the_transaction_are_refused(tell: Tell) -> None:
-    async def scenario(world: TransactionWorld) -> None:
+async def test_records_of_partitions_not_added_to_the_transaction_are_refused(
+    tmp_path: Path,
+) -> None:
+    async with coordinating(tmp_path) as world:
         _, *rest = await world.init()
         producer = rest[0], rest[1]
         assert await world.produce(producer, "orders", 11) is ErrorCode.transaction_abortable
@@ -326,11 +310,9 @@ def test_records_of_partitions_not_added_to_the_transaction_are_refused(tell: Te
         # Without a coordinator to ask the client tries again.
         assert await world.produce(producer, "bills") is ErrorCode.not_enough_replicas
 
-    tell(scenario)
 
-
-def test_offsets_of_groups_not_added_to_the_transaction_are_refused(tell: Tell) -> None:
-    async def scenario(world: TransactionWorld) -> None:
+async def test_offsets_of_groups_not_added_to_the_transaction_are_refused(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         _, *rest = await world.init()
         producer = rest[0], rest[1]
         abortable = ErrorCode.transaction_abortable
@@ -338,15 +320,13 @@ def test_offsets_of_groups_not_added_to_the_transaction_are_refused(tell: Tell) 
         old = await world.commit_offsets(producer, "orders", version=3)
         assert old == {"orders": ErrorCode.invalid_txn_state}
 
-    tell(scenario)
-
 
 @pytest.mark.parametrize("is_old", [True, False])
-def test_old_clients_do_not_know_that_they_are_fenced(tell: Tell, is_old: bool) -> None:
+async def test_old_clients_do_not_know_that_they_are_fenced(tmp_path: Path, is_old: bool) -> None:
     fenced = ErrorCode.invalid_producer_epoch if is_old else ErrorCode.producer_fenced
     version = 1 if is_old else 2
 
-    async def scenario(world: TransactionWorld) -> None:
+    async with coordinating(tmp_path) as world:
         _, producer_id, epoch = await world.init()
         await world.init()
         zombie = producer_id, epoch
@@ -354,11 +334,9 @@ def test_old_clients_do_not_know_that_they_are_fenced(tell: Tell, is_old: bool) 
         assert await world.add_offsets(zombie, version) is fenced
         assert await world.finish(zombie, is_commit=True, version=version) is fenced
 
-    tell(scenario)
 
-
-def test_if_one_partition_cannot_join_none_does(tell: Tell) -> None:
-    async def scenario(world: TransactionWorld) -> None:
+async def test_if_one_partition_cannot_join_none_does(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         _, *rest = await world.init()
         assert await world.add((rest[0], rest[1]), "orders", "unknown") == {
             "orders": ErrorCode.operation_not_attempted,
@@ -366,11 +344,9 @@ def test_if_one_partition_cannot_join_none_does(tell: Tell) -> None:
         }
         assert await world.state() == "Empty"
 
-    tell(scenario)
 
-
-def test_an_empty_id_is_described_as_not_begun(tell: Tell) -> None:
-    async def scenario(world: TransactionWorld) -> None:
+async def test_an_empty_id_is_described_as_not_begun(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         await world.init()
         request = DescribeTransactionsRequest(transactional_ids=(ID,))  # type: ignore[arg-type]
         header = request_header(ApiKey.DESCRIBE_TRANSACTIONS, 0, 1, "test")
@@ -384,11 +360,9 @@ def test_an_empty_id_is_described_as_not_begun(tell: Tell) -> None:
         assert listed.unknown_state_filters == ("Unheard",)
         assert [each.transactional_id for each in listed.transaction_states] == [ID]
 
-    tell(scenario)
 
-
-def test_markers_say_what_became_of_each_partition(tell: Tell) -> None:
-    async def scenario(world: TransactionWorld) -> None:
+async def test_markers_say_what_became_of_each_partition(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         module = import_module("kio.schema.write_txn_markers.v1.request")
 
         async def write(coordinator_epoch: int) -> dict[str, ErrorCode]:
@@ -414,11 +388,9 @@ def test_markers_say_what_became_of_each_partition(tell: Tell) -> None:
         assert await write(2) == {"orders": fenced} | unknown
         assert world.committed_end() == 1
 
-    tell(scenario)
 
-
-def test_who_may_do_nothing_does_nothing(tell: Tell) -> None:
-    async def scenario(world: TransactionWorld) -> None:
+async def test_who_may_do_nothing_does_nothing(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as world:
         _, *rest = await world.init()
         producer = rest[0], rest[1]
         world.authorize()
@@ -447,12 +419,10 @@ def test_who_may_do_nothing_does_nothing(tell: Tell) -> None:
         [found] = answer.transaction_states
         assert [each.topic for each in found.topics] == ["orders"]
 
-    tell(scenario)
-
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_brokers_ask_about_several_transactions_at_once(tell: Tell, version: int) -> None:
-    async def scenario(world: TransactionWorld) -> None:
+async def test_brokers_ask_about_several_transactions_at_once(tmp_path: Path, version: int) -> None:
+    async with coordinating(tmp_path) as world:
         module = import_module(f"kio.schema.add_partitions_to_txn.v{version}.request")
         _, producer_id, epoch = await world.init()
         await world.add((producer_id, epoch), "orders")
@@ -478,5 +448,3 @@ def test_brokers_ask_about_several_transactions_at_once(tell: Tell, version: int
         }
         mapping = ErrorCode.invalid_producer_id_mapping
         assert found == {ID: [NONE, ErrorCode.transaction_abortable], "unknown": [mapping, mapping]}
-
-    tell(scenario)
