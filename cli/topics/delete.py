@@ -130,8 +130,8 @@ def _say_obstacles(bootstrap: Bootstrap, deadline: Deadline, found: Sequence[Top
     if offline:
         ids = ", ".join(map(str, sorted(offline)))
         say(
-            f"warning: replicas on brokers {ids} are not alive: the deletion does not end before "
-            "they are back (zkctl deletion status)"
+            f"warning: replicas are on brokers that are not alive ({ids}): the deletion does not "
+            "end before these brokers are back (zkctl deletion status)"
         )
 
 
