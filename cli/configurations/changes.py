@@ -77,7 +77,8 @@ def set_(
     logger NAME: levels of loggers of broker NAME, until it starts again. user, client and ip have
     quotas.
 
-    All changes of an entity are made together, or none; nothing is sent if one of them cannot be.
+    All changes of an entity are made together, or none. If one change of the command cannot be
+    made, nothing is sent.
     """
     file: dict[str, str] = {}
     if from_file is not None:
