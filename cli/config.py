@@ -72,6 +72,11 @@ def get(
 
     synonyms are the places where a value stands, the one that counts first. A sensitive value is
     null. With ZooKeeper alone (-z) what is set there is shown; --all and --key ask brokers.
+
+    Examples:
+      zkctl config get topic orders
+      zkctl config get broker 1 --key log.retention.ms
+      zkctl config get broker --default
     """
     from zkcontroller_cli.configurations.reading import named_entities, read_entities
 

@@ -79,6 +79,11 @@ def set_(
 
     All changes of an entity are made together, or none. If one change of the command cannot be
     made, nothing is sent.
+
+    Examples:
+      zkctl config set topic orders --config retention.ms=86400000
+      zkctl config set topic orders --append cleanup.policy=compact --dry-run
+      zkctl config set logger 1 --config kafka.controller=DEBUG
     """
     file: dict[str, str] = {}
     if from_file is not None:
@@ -117,6 +122,10 @@ def unset(
     """Take keys away from every NAME of that KIND: then what it inherits counts.
 
     A key that is not set there is no error.
+
+    Examples:
+      zkctl config unset topic orders --key retention.ms
+      zkctl config unset broker --default --key log.retention.ms --dry-run
     """
     operations = operations_of({}, keys, {})
     if not operations:

@@ -57,7 +57,13 @@ _brokers = click.argument(
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic.")
 def sizes(broker_ids: tuple[int, ...], by: str, topics: tuple[str, ...]) -> None:
-    """How much is in the log directories of BROKER, or of every broker."""
+    """How much is in the log directories of BROKER, or of every broker.
+
+    Examples:
+      zkctl log-dirs sizes
+      zkctl log-dirs sizes --by topic
+      zkctl log-dirs sizes 1 2 --by partition --topic orders
+    """
     from zkcontroller_cli.moving.log_dir_rows import KEYS, SizesBy, of_topics, size_rows
     from zkcontroller_cli.wire.log_dirs import log_dirs_of
     from zkcontroller_cli.wire.requests import Deadline, run
@@ -87,7 +93,12 @@ def sizes(broker_ids: tuple[int, ...], by: str, topics: tuple[str, ...]) -> None
 )
 @click.option("--check", is_flag=True, help="Exit with 1 if anything is listed.")
 def moves(broker_ids: tuple[int, ...], interval: float, check: bool) -> int:
-    """Replicas on their way to another log directory of their broker, with what is copied."""
+    """Replicas on their way to another log directory of their broker, with what is copied.
+
+    Examples:
+      zkctl log-dirs moves
+      zkctl log-dirs moves 1 --interval 5
+    """
     from zkcontroller_cli.wire.requests import run
 
     given = settings()
@@ -123,6 +134,10 @@ def strays(broker_ids: tuple[int, ...], check: bool) -> int:
 
     Compare with zkctl topic describe before anything is deleted by hand; zkctl deletes no log. A
     topic that you may not describe is named so, and its logs may well be assigned.
+
+    Examples:
+      zkctl log-dirs strays
+      zkctl log-dirs strays 1 --check
     """
     from zkcontroller_cli.console.quantities import size_text
     from zkcontroller_cli.wire.requests import run

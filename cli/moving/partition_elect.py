@@ -56,6 +56,11 @@ def elect(
 
     A partition that has the right leader is no error: is_elected is false then. --dry-run shows
     from a broker's metadata who would lead; the controller may know better.
+
+    Examples:
+      zkctl partition elect orders-0 orders-1
+      zkctl partition elect --all --dry-run
+      zkctl partition elect orders-0 --unclean --dry-run
     """
     from kio.schema.errors import ErrorCode
 

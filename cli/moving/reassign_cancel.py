@@ -70,6 +70,11 @@ def cancel(
 
     Of a --file those are cancelled that are under way, moves to log directories too. The throttle
     of all that were named is removed; the rates of brokers stay while others are being moved.
+
+    Examples:
+      zkctl reassign cancel orders-0
+      zkctl reassign cancel --file moves.json
+      zkctl reassign cancel --all --dry-run
     """
     from zkcontroller_cli.wire.requests import run
     from zkcontroller_cli.wire.target import brokers_to_change

@@ -82,6 +82,10 @@ def start(
     that are done or under way are not sent again, so the same moves may be started until all are
     done. With --wait or --max-moves-in-flight the throttle is removed at the end; else reassign
     verify removes it. Exits with 5 if a move is refused.
+
+    Examples:
+      zkctl reassign start orders-0:1,2,3 --dry-run
+      zkctl reassign start --file moves.json --throttle 50000000 --wait
     """
     from zkcontroller_cli.moving.move_runner import DEFAULT_PATIENCE_S, MoveOrder, MoveRunner
     from zkcontroller_cli.wire.requests import run

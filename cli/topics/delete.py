@@ -47,6 +47,10 @@ def delete(
 
     The topics are shown first, with what will hold a deletion up. A topic is gone when every
     replica is deleted and its znodes are; is_deleted is null where that cannot be seen.
+
+    Examples:
+      zkctl topic delete orders
+      zkctl topic delete 'test-*' --dry-run
     """
     from zkcontroller_cli.wire.requests import Deadline, run
     from zkcontroller_cli.wire.target import brokers_to_change

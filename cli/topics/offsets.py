@@ -68,6 +68,11 @@ def offsets(
     """Where the partitions of TOPIC, or of every topic, begin and end, as their leaders say.
 
     With --time one offset of each partition; null where there is no such record.
+
+    Examples:
+      zkctl topic offsets orders
+      zkctl topic offsets orders --partitions 0,1 --time earliest
+      zkctl topic offsets --topic-partitions 'orders:0-3,payments'
     """
     from zkcontroller_cli.wire.requests import Deadline, run
 
