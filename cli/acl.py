@@ -21,7 +21,7 @@ from zkcontroller_cli.acls.options import (
     settings_options,
 )
 from zkcontroller_cli.console.errors import BadUsage, ExitCode
-from zkcontroller_cli.console.options import VerbGroup, say, settings
+from zkcontroller_cli.console.options import VerbGroup, reads, say, settings
 from zkcontroller_cli.console.render import Layout, Row, named
 from zkcontroller_cli.console.tables import RowColour
 
@@ -92,6 +92,7 @@ def list_(grouped: bool, **values: Any) -> None:
 @click.option("--principal", metavar="TYPE:NAME", help="All that this principal may do.")
 @click.option("--operation", "operations", multiple=True, metavar="OPERATION")
 @settings_options
+@reads
 def who(
     resources: tuple[str, ...],
     principal: str | None,
@@ -187,6 +188,7 @@ def _decision_cells(decision: AclDecision) -> dict[str, Any]:
 @resource_options
 @settings_options
 @click.option("--check", is_flag=True, help="Exit with 1 unless it is allowed.")
+@reads
 def explain(
     resources: tuple[str, ...],
     principal: str,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zkcontroller_cli.console.errors import ExitCode
-from zkcontroller_cli.console.options import Settings, say, settings
+from zkcontroller_cli.console.options import Settings, reads, say, settings
 from zkcontroller_cli.console.render import Layout, named
 from zkcontroller_cli.moving.reassign_options import partition_name
 
@@ -56,6 +56,7 @@ _brokers = click.argument(
     help="What sizes are added up for.",
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic.")
+@reads
 def sizes(broker_ids: tuple[int, ...], by: str, topics: tuple[str, ...]) -> None:
     """How much is in the log directories of BROKER, or of every broker.
 
@@ -92,6 +93,7 @@ def sizes(broker_ids: tuple[int, ...], by: str, topics: tuple[str, ...]) -> None
     help="Between the two readings that give the rate; 0: one reading, no rate.",
 )
 @click.option("--check", is_flag=True, help="Exit with 1 if anything is listed.")
+@reads
 def moves(broker_ids: tuple[int, ...], interval: float, check: bool) -> int:
     """Replicas on their way to another log directory of their broker, with what is copied.
 
@@ -129,6 +131,7 @@ async def _moves(
 @click.command("strays")
 @_brokers
 @click.option("--check", is_flag=True, help="Exit with 1 if anything is listed.")
+@reads
 def strays(broker_ids: tuple[int, ...], check: bool) -> int:
     """Logs that BROKER, or any broker, holds and that are not assigned to it.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zkcontroller_cli.console.errors import BadUsage, Refused
-from zkcontroller_cli.console.options import Bootstrap, Settings, settings
+from zkcontroller_cli.console.options import Bootstrap, Settings, reads, settings
 from zkcontroller_cli.console.render import Layout
 from zkcontroller_cli.values.moves import NamedPartition
 from zkcontroller_cli.values.topic_names import (
@@ -57,6 +57,7 @@ _AT_TIME: Final = Layout(_name, _AT_TIME_KEYS, _AT_TIME_KEYS)
 )
 @click.option("--exclude-internal", is_flag=True, help="Leave Kafka's own topics out.")
 @click.option("--regex", "is_regex", is_flag=True, help="TOPIC is a regular expression, no glob.")
+@reads
 def offsets(
     topics: tuple[str, ...],
     time: str | None,
