@@ -21,7 +21,7 @@ from zkcontroller_cli.acls.options import (
     settings_options,
 )
 from zkcontroller_cli.console.errors import BadUsage, ExitCode
-from zkcontroller_cli.console.options import VerbGroup, say, settings
+from zkcontroller_cli.console.options import VerbGroup, reads, say, settings
 from zkcontroller_cli.console.render import Layout, Row, named
 from zkcontroller_cli.console.tables import RowColour
 
@@ -69,6 +69,11 @@ def list_(grouped: bool, **values: Any) -> None:
     """The ACLs of the resources named, or all: one row each.
 
     As brokers know them, or as they stand in ZooKeeper where only that is named.
+
+    Examples:
+      zkctl acl list
+      zkctl acl list --topic orders --resource-pattern-type match
+      zkctl acl list --principal User:alice --grouped
     """
     from zkcontroller_cli.acls.plan import filters_to_list
     from zkcontroller_cli.acls.reading import read_rules
@@ -87,6 +92,7 @@ def list_(grouped: bool, **values: Any) -> None:
 @click.option("--principal", metavar="TYPE:NAME", help="All that this principal may do.")
 @click.option("--operation", "operations", multiple=True, metavar="OPERATION")
 @settings_options
+@reads
 def who(
     resources: tuple[str, ...],
     principal: str | None,
@@ -99,6 +105,10 @@ def who(
 
     Each row has the rule that decides. User:* stands for the principals that no rule names, and the
     host * for the hosts that no rule names. A principal without a row may do nothing.
+
+    Examples:
+      zkctl acl who topic:orders
+      zkctl acl who --principal User:alice
     """
     from zkcontroller_cli.values.acls import check_operation, parse_operation, parse_user
 
@@ -178,6 +188,7 @@ def _decision_cells(decision: AclDecision) -> dict[str, Any]:
 @resource_options
 @settings_options
 @click.option("--check", is_flag=True, help="Exit with 1 unless it is allowed.")
+@reads
 def explain(
     resources: tuple[str, ...],
     principal: str,
@@ -193,6 +204,10 @@ def explain(
 
     RESOURCE is such as topic:orders, group:billing or cluster. With --api it is a request: each row
     is a right that the broker checks.
+
+    Examples:
+      zkctl acl explain --principal User:alice --operation read topic:orders
+      zkctl acl explain --principal User:alice --api Produce --topic orders
     """
     from zkcontroller_cli.acls.explanations import explain_api, explain_right, named_hosts
     from zkcontroller_cli.acls.needs import api_named, needs_of

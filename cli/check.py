@@ -69,6 +69,10 @@ def perf(
 
     Records are written to a topic that is made for it and deleted afterwards, and only after a
     question. Exits with 0 if every check passes, with 1 if one fails. docs/zkctl.md has the limits.
+
+    Examples:
+      zkctl check perf --no-produce
+      zkctl check perf --rounds 200 --limit produce=50 --yes
     """
     from zkcontroller_cli.truth.perf_results import limits_of
 

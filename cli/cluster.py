@@ -40,6 +40,9 @@ def fetch() -> None:
 
     From Maven Central, or the Maven repository that ZKCONTROLLER_MAVEN_REPOSITORY names. pyspark,
     the extra history, has them as well.
+
+    Examples:
+      zkctl cluster fetch
     """
     from zkcontroller.zookeeper.server_jars import cache_folder, fetch_jars
 

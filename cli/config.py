@@ -16,7 +16,7 @@ from zkcontroller_cli.configurations.changes import (
 )
 from zkcontroller_cli.configurations.differences import diff
 from zkcontroller_cli.console.errors import Refused
-from zkcontroller_cli.console.options import VerbGroup, settings
+from zkcontroller_cli.console.options import VerbGroup, reads, settings
 from zkcontroller_cli.console.render import Layout
 from zkcontroller_cli.values.config_entities import BROKER, ConfigEntity
 from zkcontroller_cli.values.config_plan import unknown_key_text
@@ -55,6 +55,7 @@ for _verb in (set_, unset, diff):
 @click.option("--all-entities", is_flag=True, help="Every entity of that kind.")
 @click.option("--all", "is_all", is_flag=True, help="Also what has its default value.")
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Only this key.")
+@reads
 def get(
     kind: str,
     names: tuple[str, ...],
@@ -72,6 +73,11 @@ def get(
 
     synonyms are the places where a value stands, the one that counts first. A sensitive value is
     null. With ZooKeeper alone (-z) what is set there is shown; --all and --key ask brokers.
+
+    Examples:
+      zkctl config get topic orders
+      zkctl config get broker 1 --key log.retention.ms
+      zkctl config get broker --default
     """
     from zkcontroller_cli.configurations.reading import named_entities, read_entities
 

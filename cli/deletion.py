@@ -34,6 +34,10 @@ def status(topics: tuple[str, ...], check: bool) -> int:
     Each blocker has its next safe step. A deletion that was ordered a moment ago, and that nothing
     visible holds up, is not blocked. The znode of a topic must not be deleted by hand: brokers keep
     the logs, and bring them back as strays of the next topic of that name.
+
+    Examples:
+      zkctl deletion status
+      zkctl deletion status --check -o name
     """
     from zkcontroller_cli.deletions.reading import read_marked
     from zkcontroller_cli.znodes.session import open_zookeeper
@@ -66,6 +70,10 @@ def unblock(topic: str, kept: str | None, dry_run: bool, yes: bool) -> None:
     deletion up is cancelled. Where a broker has to be started or a disk repaired, nothing is done,
     and the broker is named. --keep-topic calls the deletion off, if no replica is deleted yet. No
     znode of a topic is deleted here: that is the controller's work.
+
+    Examples:
+      zkctl deletion unblock orders --dry-run
+      zkctl deletion unblock orders --keep-topic orders
     """
     from zkcontroller_cli.deletions.plan import plan_unblock
     from zkcontroller_cli.deletions.reading import read_marked

@@ -21,6 +21,7 @@ from zkcontroller_cli.console.errors import (
     ExitCode,
     OutputLost,
     ReaderGone,
+    TimedOut,
     exit_code_of,
     sentence_of,
 )
@@ -224,17 +225,18 @@ def _report(error: Exception, settings: Settings) -> int:
         traceback.print_exception(error)
     code = exit_code_of(error)
     sentence = sentence_of(error)
-    sentence += _hint(code, settings, sentence)
+    sentence += _hint(error, code, settings, sentence)
     if code is ExitCode.INTERNAL:
         sentence = f"internal error: {type(error).__name__}: {sentence} (--debug shows where)"
     click.echo(f"zkctl: {sentence}", err=True)
     return code
 
 
-def _hint(code: ExitCode, settings: Settings, sentence: str) -> str:
+def _hint(error: Exception, code: ExitCode, settings: Settings, sentence: str) -> str:
     """The next step for an error of that kind, for all verbs; empty if there is none."""
     if code is ExitCode.TIMED_OUT and "\n" not in sentence:  # else it ends with lines of a log
-        return "; --timeout SECONDS waits longer"
+        option = error.option if isinstance(error, TimedOut) else "--timeout"
+        return f"; {option} SECONDS waits longer"
     if code is not ExitCode.CANNOT_CONNECT:
         return ""
     # Use the context only if it is loaded already: loading it may be what has failed.

@@ -78,6 +78,10 @@ def diff(topic: str | None, broker_id: int | None, patience_s: float, is_all: bo
 
     Without ZooKeeper the brokers are compared with each other. Reads only. Exits with 0 if all is
     the same, with 1 if something differs, with 2 if a broker could not be compared.
+
+    Examples:
+      zkctl metadata diff
+      zkctl metadata diff --topic 'orders*' --broker 1
     """
     from kafka_common.errors import ZkControllerError
     from zkcontroller_cli.console.errors import BadUsage, OutputLost

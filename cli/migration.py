@@ -29,6 +29,9 @@ def check() -> int:
     log directories. By effect: blocks (it does not begin, or fails), loses (what is named is not
     taken along), prepare (the quorum, or a broker that restarts, needs something). Exits with 0 if
     nothing blocks, with 1 if something does, with 2 if something could not be checked.
+
+    Examples:
+      zkctl migration check
     """
     from zkcontroller_cli.migrations.obstacles import MigrationEffect, obstacles_of
     from zkcontroller_cli.migrations.reading import ANSWER_S, read_brokers

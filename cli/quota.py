@@ -84,6 +84,10 @@ def list_(any_: tuple[str, ...], exact: bool, **names: Any) -> None:
     """Entities with quotas: all, or those with the parts that are named.
 
     --user alice lists alice and her client ids, with --exact alice alone.
+
+    Examples:
+      zkctl quota list
+      zkctl quota list --any client --exact
     """
     given = settings()
     found = _read(_matches(names, any_), is_exact=exact)
@@ -124,6 +128,10 @@ def describe(effective: tuple[str, str] | None, **names: Any) -> None:
 
     --user with --client means that user's client id. With --effective, --ip names the address that
     the client comes from.
+
+    Examples:
+      zkctl quota describe --user alice
+      zkctl quota describe --effective alice billing
     """
     from zkcontroller_cli.values.quotas import HeldQuotas, effective_for_address, effective_quotas
 
@@ -162,6 +170,10 @@ def set_(quotas: tuple[str, ...], dry_run: bool, yes: bool, **names: Any) -> Non
     KEY is producer_byte_rate, consumer_byte_rate (bytes a second, for each broker by itself),
     request_percentage, controller_mutation_rate (partitions a second), or for an address
     connection_creation_rate. --user with --client means that user's client id.
+
+    Examples:
+      zkctl quota set --user alice producer_byte_rate=1048576
+      zkctl quota set --user alice --client-defaults request_percentage=50
     """
     entities = _entities(names)
     operations = operations_of({SET: quotas}, (), {})
@@ -177,6 +189,9 @@ def unset(keys: tuple[str, ...], dry_run: bool, yes: bool, **names: Any) -> None
     """Take quotas away from every entity that is named: then a less specific one counts.
 
     A quota that is not set there is no error.
+
+    Examples:
+      zkctl quota unset --user alice producer_byte_rate
     """
     entities = _entities(names)
     operations = operations_of({}, keys, {})

@@ -79,6 +79,9 @@ def save(file: Path) -> None:
 
     No secret is in it. An existing file is never overwritten. docs/snapshot-format.md describes
     the format.
+
+    Examples:
+      zkctl snapshot save monday.jsonl.gz
     """
     from zkcontroller_cli.snapshots import file as snapshot_file
 
@@ -104,7 +107,12 @@ def save(file: Path) -> None:
 @_topic_option
 @_kind_option
 def show(file: Path, topic: str | None, kinds: tuple[str, ...]) -> None:
-    """Every record of FILE, with the version and the time of its znode."""
+    """Every record of FILE, with the version and the time of its znode.
+
+    Examples:
+      zkctl snapshot show monday.jsonl.gz
+      zkctl snapshot show monday.jsonl.gz --kind topic_config -o jsonl
+    """
     from zkcontroller_cli.snapshots import file as snapshot_file
 
     wanted = _checked(kinds)
@@ -133,6 +141,10 @@ def diff(
     """What changed from OLD to NEW, or to the cluster as it is (--live), and when.
 
     Exits with 1 if anything changed. Counts go to stderr first.
+
+    Examples:
+      zkctl snapshot diff monday.jsonl.gz friday.jsonl.gz
+      zkctl snapshot diff monday.jsonl.gz --live --topic 'orders*'
     """
     from zkcontroller_cli.snapshots import file as snapshot_file
     from zkcontroller_cli.snapshots.differences import changes, comparable_kinds, summary

@@ -91,6 +91,10 @@ def create(
     A client logs in with it by SCRAM: the token's id is the name, the HMAC the password, and
     tokenauth=true stands in its sasl.jaas.config. Afterwards every broker is asked until it knows
     the token.
+
+    Examples:
+      zkctl token create
+      zkctl token create --renewer User:alice --max-lifetime 3600000
     """
     from zkcontroller_cli.values.acls import parse_user
     from zkcontroller_cli.wire.requests import Deadline, run
@@ -141,7 +145,12 @@ def create(
     "--requester", "requesters", multiple=True, metavar="TYPE:NAME", help="Created by it."
 )
 def list_(owners: tuple[str, ...], requesters: tuple[str, ...]) -> None:
-    """The tokens that you own, renew, or may describe. Their HMACs are not shown."""
+    """The tokens that you own, renew, or may describe. Their HMACs are not shown.
+
+    Examples:
+      zkctl token list
+      zkctl token list --owner User:alice
+    """
     from zkcontroller_cli.values.acls import parse_user
     from zkcontroller_cli.wire.requests import Deadline, run
     from zkcontroller_cli.wire.tokens import describe_tokens
@@ -173,7 +182,12 @@ def list_(owners: tuple[str, ...], requesters: tuple[str, ...]) -> None:
 def renew(
     token_id: str | None, hmac_file: Path | None, period: int, dry_run: bool, yes: bool
 ) -> None:
-    """Prolong the life of TOKEN_ID, up to its longest life; its owner and renewers may."""
+    """Prolong the life of TOKEN_ID, up to its longest life; its owner and renewers may.
+
+    Examples:
+      zkctl token renew yD0sDXzDRVasQGR_bBcgVw
+      zkctl token renew --hmac-file hmac --period 86400000
+    """
     from zkcontroller_cli.wire.requests import Deadline
     from zkcontroller_cli.wire.tokens import renew_token
 
@@ -211,6 +225,10 @@ def expire(
     """End TOKEN_ID, at once or later; its owner and renewers may.
 
     Clients that are logged in with it stay until their session ends (connections.max.reauth.ms).
+
+    Examples:
+      zkctl token expire yD0sDXzDRVasQGR_bBcgVw
+      zkctl token expire --hmac-file hmac --period 600000
     """
     from zkcontroller_cli.wire.requests import Deadline
     from zkcontroller_cli.wire.tokens import expire_token

@@ -72,6 +72,10 @@ def list_(topics: tuple[str, ...], is_regex: bool, exclude_internal: bool) -> No
 
     As a broker knows them, or ZooKeeper where only that is named. is_marked_for_deletion is null
     where brokers are asked, which know no topic that is being deleted.
+
+    Examples:
+      zkctl topic list
+      zkctl topic list 'orders-*' -o name
     """
     chosen = ChosenTopics(topics, is_regex, exclude_internal)
     rows = read_topics_chosen(settings(), chosen, is_missing_refused=False).topics
@@ -117,6 +121,11 @@ def describe(
     object, anything else a list. configs are those set on the topic; null where a broker does not
     show them. With an option that names partitions, those that at least one of them finds are
     listed, and nothing else.
+
+    Examples:
+      zkctl topic describe orders
+      zkctl topic describe --under-min-isr-partitions --check
+      zkctl topic describe 'orders-*' -o json
     """
     reports = [
         report

@@ -65,7 +65,11 @@ def command() -> None:
 
 @command.command("list")
 def list_() -> None:
-    """Every user with SCRAM credentials: a line for each mechanism."""
+    """Every user with SCRAM credentials: a line for each mechanism.
+
+    Examples:
+      zkctl user list
+    """
     from zkcontroller_cli.configurations.reading import read_credentials
 
     given = settings()
@@ -75,7 +79,11 @@ def list_() -> None:
 @command.command("describe")
 @click.argument("users", nargs=-1, required=True, metavar="USER…")
 def describe(users: tuple[str, ...]) -> None:
-    """The credentials of USER: mechanism and iterations, never a key."""
+    """The credentials of USER: mechanism and iterations, never a key.
+
+    Examples:
+      zkctl user describe alice
+    """
     from zkcontroller_cli.configurations.reading import read_credentials
 
     given = settings()
@@ -119,6 +127,10 @@ def set_(
     The password comes from --password-file, from the environment, or from a question: never from an
     argument, which others can see. With ZooKeeper alone (-z) it is written there, as before brokers
     run. The password itself is sent nowhere: brokers get it salted.
+
+    Examples:
+      zkctl user set alice
+      zkctl user set alice --password-file /run/secrets/alice
     """
     from zkcontroller_cli.configurations.credential_stores import credential_store
     from zkcontroller_cli.values.users import CredentialChange, plan_set, salted
@@ -161,6 +173,10 @@ def delete(users: tuple[str, ...], mechanisms: tuple[str, ...], dry_run: bool, y
     """Delete the credentials of USER, who can then not log in anew; quotas stay.
 
     Connections that are logged in stay until they end or log in again.
+
+    Examples:
+      zkctl user delete alice --dry-run
+      zkctl user delete alice --mechanism SCRAM-SHA-256
     """
     from zkcontroller_cli.configurations.credential_stores import credential_store
     from zkcontroller_cli.values.users import CredentialChange, plan_delete

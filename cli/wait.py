@@ -63,6 +63,11 @@ def command(wanted: tuple[str, ...], topics: tuple[str, ...]) -> None:
     isr=full: every partition has a live leader and all its replicas in sync. deleted: the topic's
     znodes, replicas and deletion mark are gone. reassigned: nothing is being moved. broker: it is
     registered. controller: one is elected, and its broker registered.
+
+    Examples:
+      zkctl wait --for isr=full --timeout 600
+      zkctl wait --for broker=3 --for controller
+      zkctl wait --for deleted=orders
     """
     conditions = [parse_condition(text) for text in dict.fromkeys(wanted)]
     kinds = {condition.kind for condition in conditions}

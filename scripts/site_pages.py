@@ -91,7 +91,7 @@ def _usage(path: str, command: Any) -> str:
     rows = option_rows(path, command)
     if rows:
         text += definitions(("option", "meaning"), rows)
-    return text + "```sh\n" + "\n".join(command.examples_at(path)) + "\n```\n\n"
+    return text + "```sh\n" + "\n".join(command.examples) + "\n```\n\n"
 
 
 def configuration_page(

@@ -109,10 +109,9 @@ def option_rows(path: str, command: click.Command) -> list[tuple[str, str]]:
     return [record for record in records if record is not None]
 
 
-def example_lines(path: str, command: Any) -> list[str]:
+def example_lines(command: Any) -> list[str]:
     """Its examples, set as they are typed."""
-    examples = command.examples_at(path)
-    lines = [line for each in examples for line in escaped(each).splitlines()]
+    lines = [line for each in command.examples for line in escaped(each).splitlines()]
     return [".RS 4", ".EX", *lines, ".EE", ".RE"]
 
 
@@ -121,7 +120,7 @@ def verb_lines(path: str, command: click.Command) -> list[str]:
     lines = [f'.SS "{escaped(path)}"', *synopsis(path, command), ".PP"]
     lines += paragraphs(command.help or "")
     lines += items(option_rows(path, command))
-    return [*lines, ".PP", "Examples:", *example_lines(path, command)]
+    return [*lines, ".PP", "Examples:", *example_lines(command)]
 
 
 def members(group: click.Group) -> list[tuple[str, click.Command]]:
@@ -154,7 +153,7 @@ def page(path: str, command: click.Command, day: str) -> str:
         lines += section("COMMANDS", verbs)
     else:
         lines += section("OPTIONS", list(items(option_rows(path, command))))
-        lines += section("EXAMPLES", example_lines(path, command))
+        lines += section("EXAMPLES", example_lines(command))
     lines += section('"SEE ALSO"', [f"\\fB{escaped('zkctl')}\\fR(1): global options, exit status"])
     return "\n".join(lines) + "\n"
 

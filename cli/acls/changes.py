@@ -90,10 +90,16 @@ _idempotent = click.option(
 @dry_run
 @yes
 def add(in_zookeeper: bool, set_acl: bool, dry_run: bool, yes: bool, **values: Any) -> None:
-    """Add ACLs: each principal, host and operation on each resource.
+    r"""Add ACLs: each principal, host and operation on each resource.
 
     They are shown first, with what they change for others. Afterwards every broker is asked until
     it has them.
+
+    Examples:
+      zkctl acl add --allow-principal User:alice --producer --topic orders
+      zkctl acl add --allow-principal User:bob --consumer --topic orders \
+        --group billing
+      zkctl acl add --deny-principal User:eve --operation write --topic orders
     """
     from zkcontroller_cli.acls.plan import rules_to_add
     from zkcontroller_cli.acls.targets import target_of
@@ -146,6 +152,10 @@ def remove(in_zookeeper: bool, set_acl: bool, dry_run: bool, yes: bool, **values
     With --allow-principal or --deny-principal they are exactly what add makes. Without, all ACLs of
     the resources are removed, or those that --principal, --host, --operation and --permission
     leave. They are shown first, and nothing else is removed.
+
+    Examples:
+      zkctl acl remove --allow-principal User:alice --producer --topic orders
+      zkctl acl remove --topic orders --principal User:bob --dry-run
     """
     from zkcontroller_cli.acls.plan import filters_to_remove
     from zkcontroller_cli.acls.targets import target_of

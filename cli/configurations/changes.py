@@ -77,7 +77,13 @@ def set_(
     logger NAME: levels of loggers of broker NAME, until it starts again. user, client and ip have
     quotas.
 
-    All changes of an entity are made together, or none; nothing is sent if one of them cannot be.
+    All changes of an entity are made together, or none. If one change of the command cannot be
+    made, nothing is sent.
+
+    Examples:
+      zkctl config set topic orders --config retention.ms=86400000
+      zkctl config set topic orders --append cleanup.policy=compact --dry-run
+      zkctl config set logger 1 --config kafka.controller=DEBUG
     """
     file: dict[str, str] = {}
     if from_file is not None:
@@ -116,6 +122,10 @@ def unset(
     """Take keys away from every NAME of that KIND: then what it inherits counts.
 
     A key that is not set there is no error.
+
+    Examples:
+      zkctl config unset topic orders --key retention.ms
+      zkctl config unset broker --default --key log.retention.ms --dry-run
     """
     operations = operations_of({}, keys, {})
     if not operations:

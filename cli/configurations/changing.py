@@ -261,7 +261,7 @@ def _refuse_what_cannot_be(plan: Sequence[PlannedKey]) -> None:
         first = impossible[0]
         raise Refused(
             f"{first.entity.text}: {first.name}: {first.reason}; "
-            f"{len(impossible)} of {len(plan)} changes cannot be, nothing was done"
+            f"{len(impossible)} of {len(plan)} changes cannot be made; nothing was done"
         )
 
 

@@ -95,6 +95,11 @@ def diff(
 
     Exits with 1 if there is a difference. What is sensitive cannot be compared: only whether it is
     set counts.
+
+    Examples:
+      zkctl config diff topic orders payments
+      zkctl config diff topic orders --defaults
+      zkctl config diff broker --all-entities
     """
     from zkcontroller_cli.configurations.reading import named_entities, read_entities
 

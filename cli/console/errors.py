@@ -68,9 +68,16 @@ class NotChecked(CommandFailed):
 
 
 class TimedOut(CommandFailed):
-    """An expected response or change did not come before the deadline."""
+    """An expected response or change did not come before the deadline.
+
+    ``option`` is the option with which the verb waits longer.
+    """
 
     exit_code = ExitCode.TIMED_OUT
+
+    def __init__(self, message: str, *, option: str = "--timeout") -> None:
+        super().__init__(message)
+        self.option = option
 
 
 class OutputLost(CommandFailed):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from typing_extensions import override
 
-from zkcontroller_cli.console.examples import sample_line, split_examples
+from zkcontroller_cli.console.examples import split_examples
 from zkcontroller_cli.console.shared_settings import (
     DEFAULT_DIRECTORY,
     DEFAULT_TIMEOUT_S,
@@ -321,15 +321,11 @@ class Verb(click.Command):
     @override
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Examples"):
-            for line in self.examples_at(ctx.command_path):
+            for line in self.examples:
                 indented = line.replace("\n", f"\n{'':>{formatter.current_indent}}")
                 formatter.write(f"{'':>{formatter.current_indent}}{indented}\n")
         self.epilog = self.epilog or GLOBAL_OPTIONS
         super().format_epilog(ctx, formatter)
-
-    def examples_at(self, path: str) -> list[str]:
-        """The examples in the docstring, else one for the command ``path`` and its parameters."""
-        return self.examples or [sample_line(self, path)]
 
 
 def shared_options(command: click.Command) -> Verb:

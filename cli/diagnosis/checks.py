@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from kafka_common.model import NO_LEADER
@@ -159,17 +160,24 @@ def none_in_sync(
     return None if state.in_sync_replicas else "the list of replicas in sync is empty"
 
 
-def min_in_sync(
-    view: PartitionView, state: PartitionStateZnode, reading: ClusterReading
+def min_in_sync(reading: ClusterReading) -> Iterator[Place]:
+    """P06: partitions below min.insync.replicas, where producers are refused; then those at it."""
+    yield from states(partial(_below_or_at_min, is_below=True))(reading)
+    yield from states(partial(_below_or_at_min, is_below=False))(reading)
+
+
+def _below_or_at_min(
+    view: PartitionView, state: PartitionStateZnode, reading: ClusterReading, *, is_below: bool
 ) -> str | None:
     if not view.is_under_replicated:
         return None
     least = reading.min_in_sync(view.topic)
     count = len(state.in_sync_replicas)
-    if count > least:
+    if count > least or (count < least) is not is_below:
         return None
-    relation = "as few as" if count == least else "fewer than"
-    return f"in sync {_ids(state.in_sync_replicas)}: {relation} min.insync.replicas={least}"
+    relation = "fewer than" if is_below else "as few as"
+    compared = f"in sync {_ids(state.in_sync_replicas)}: {relation} min.insync.replicas={least}"
+    return compared + _not_registered(view, state, reading)
 
 
 def under_replicated(
@@ -178,8 +186,19 @@ def under_replicated(
     least = reading.min_in_sync(view.topic)
     if not view.is_under_replicated or len(state.in_sync_replicas) <= least:
         return None  # rule P06 reports it
-    missing = [b for b in view.assignment.origin_replicas if b not in state.in_sync_replicas]
-    return f"not in sync: {_ids(missing)}"
+    return f"not in sync: {_ids(_not_in_sync(view, state))}" + _not_registered(view, state, reading)
+
+
+def _not_in_sync(view: PartitionView, state: PartitionStateZnode) -> list[int]:
+    return [b for b in view.assignment.origin_replicas if b not in state.in_sync_replicas]
+
+
+def _not_registered(
+    view: PartitionView, state: PartitionStateZnode, reading: ClusterReading
+) -> str:
+    """Which of the replicas that are not in sync have no live broker, as the end of a sentence."""
+    dead = [b for b in _not_in_sync(view, state) if b not in reading.registrations]
+    return f"; not registered: {_ids(dead)}" if dead else ""
 
 
 def racks(view: PartitionView, _state: PartitionStateZnode, reading: ClusterReading) -> str | None:

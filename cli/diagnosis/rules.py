@@ -379,7 +379,7 @@ RULES: Final = (
         "Partitions at or below min.insync.replicas",
         "bring the missing replicas back",
         (_START, "zkctl partition list --under-replicated"),
-        checks.states(checks.min_in_sync),
+        checks.min_in_sync,
         Needs.ZOOKEEPER,
     ),
     DoctorRule(

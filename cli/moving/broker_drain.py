@@ -94,6 +94,11 @@ def drain(
     goes on where one was interrupted. In the end metadata and the broker's own log directories
     prove that nothing is left. A topic that is created meanwhile may be placed on the broker: run
     the same command again then.
+
+    Examples:
+      zkctl broker drain 1 --dry-run
+      zkctl broker drain 1 --throttle 50000000 --save-current back.json
+      zkctl broker drain 1 --leadership-only
     """
     from zkcontroller_cli.moving.reassign_plan import check_files
 

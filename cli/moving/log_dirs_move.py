@@ -70,6 +70,11 @@ def move(
 
     Directories are absolute, as zkctl log-dirs sizes shows them. The broker copies while it goes on
     serving, and exchanges the logs when the copy has everything.
+
+    Examples:
+      zkctl log-dirs move 1 orders-0 orders-1 --to /data/2 --dry-run
+      zkctl log-dirs move 1 --from /data/1 --to /data/2 --throttle 50000000 --wait
+      zkctl log-dirs move 1 orders-0 --cancel
     """
     if (target is None) != cancel:
         raise BadUsage("say --to DIR, or --cancel")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zkcontroller_cli.console.errors import ExitCode
-from zkcontroller_cli.console.options import Settings, say, settings
+from zkcontroller_cli.console.options import Settings, reads, say, settings
 from zkcontroller_cli.console.render import Layout, named
 from zkcontroller_cli.moving.reassign_options import partition_name
 
@@ -56,8 +56,15 @@ _brokers = click.argument(
     help="What sizes are added up for.",
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic.")
+@reads
 def sizes(broker_ids: tuple[int, ...], by: str, topics: tuple[str, ...]) -> None:
-    """How much is in the log directories of BROKER, or of every broker."""
+    """How much is in the log directories of BROKER, or of every broker.
+
+    Examples:
+      zkctl log-dirs sizes
+      zkctl log-dirs sizes --by topic
+      zkctl log-dirs sizes 1 2 --by partition --topic orders
+    """
     from zkcontroller_cli.moving.log_dir_rows import KEYS, SizesBy, of_topics, size_rows
     from zkcontroller_cli.wire.log_dirs import log_dirs_of
     from zkcontroller_cli.wire.requests import Deadline, run
@@ -86,8 +93,14 @@ def sizes(broker_ids: tuple[int, ...], by: str, topics: tuple[str, ...]) -> None
     help="Between the two readings that give the rate; 0: one reading, no rate.",
 )
 @click.option("--check", is_flag=True, help="Exit with 1 if anything is listed.")
+@reads
 def moves(broker_ids: tuple[int, ...], interval: float, check: bool) -> int:
-    """Replicas on their way to another log directory of their broker, with what is copied."""
+    """Replicas on their way to another log directory of their broker, with what is copied.
+
+    Examples:
+      zkctl log-dirs moves
+      zkctl log-dirs moves 1 --interval 5
+    """
     from zkcontroller_cli.wire.requests import run
 
     given = settings()
@@ -118,11 +131,16 @@ async def _moves(
 @click.command("strays")
 @_brokers
 @click.option("--check", is_flag=True, help="Exit with 1 if anything is listed.")
+@reads
 def strays(broker_ids: tuple[int, ...], check: bool) -> int:
     """Logs that BROKER, or any broker, holds and that are not assigned to it.
 
     Compare with zkctl topic describe before anything is deleted by hand; zkctl deletes no log. A
     topic that you may not describe is named so, and its logs may well be assigned.
+
+    Examples:
+      zkctl log-dirs strays
+      zkctl log-dirs strays 1 --check
     """
     from zkcontroller_cli.console.quantities import size_text
     from zkcontroller_cli.wire.requests import run

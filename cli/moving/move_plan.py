@@ -55,6 +55,15 @@ class PlannedElection(NamedTuple):
     """The leader after the election; None if the leader does not change."""
     reason: str | None
 
+    @property
+    def text(self) -> str:
+        """The line that is shown before the question."""
+        name = f"{self.topic}-{self.partition}"
+        if self.elected is not None:
+            return f"{name}: leader {self.leader} -> {self.elected}"
+        stays = f"leader {self.leader} stays: " if self.leader >= 0 else ""
+        return f"{name}: {stays}{self.reason}"
+
     def row(self) -> dict[str, Any]:
         """The row that ``partition elect --dry-run`` shows."""
         return self._asdict()
@@ -94,7 +103,8 @@ def _impossible(move: Move, current: Replicas, live: set[int]) -> str | None:
         return "a broker is named twice"
     # A replica that stays may be offline; the broker of a new one must be alive to copy the log.
     if dead := [broker for broker in move.replicas if broker not in live | set(current)]:
-        return f"not alive: {', '.join(map(str, dead))}"
+        ids = ", ".join(map(str, dead))
+        return f"broker {ids} is not alive" if len(dead) == 1 else f"brokers {ids} are not alive"
     return None
 
 

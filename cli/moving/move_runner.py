@@ -339,5 +339,6 @@ class _Follower:
         if now_s - self._moved_at_s >= order.patience_s:
             why = f", the first: {stalled[0]}" if stalled else ""
             raise TimedOut(
-                f"nothing has moved on for {order.patience_s:g} s ({counted(progress)}){why}"
+                f"nothing has moved on for {order.patience_s:g} s ({counted(progress)}){why}",
+                option="--patience",
             )

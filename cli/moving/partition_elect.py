@@ -19,7 +19,6 @@ from zkcontroller_cli.moving.reassign_options import (
 from zkcontroller_cli.values.moves import distinct, parse_partition, read_partition_names
 
 if TYPE_CHECKING:
-    from zkcontroller_cli.moving.move_plan import PlannedElection
     from zkcontroller_cli.wire.admin import Verdict
 
 _ELECTIONS: Final = Layout(
@@ -57,6 +56,11 @@ def elect(
 
     A partition that has the right leader is no error: is_elected is false then. --dry-run shows
     from a broker's metadata who would lead; the controller may know better.
+
+    Examples:
+      zkctl partition elect orders-0 orders-1
+      zkctl partition elect --all --dry-run
+      zkctl partition elect orders-0 --unclean --dry-run
     """
     from kio.schema.errors import ErrorCode
 
@@ -82,7 +86,7 @@ def elect(
     if dry_run:
         given.renderer.rows([each.row() for each in plan], _PLANNED_ELECTIONS)
         return
-    show([_election_text(each) for each in plan])
+    show([f"  {each.text}" for each in plan])
     given.confirm(question, yes=yes)
     deadline = Deadline(given.deadline_s)
     verdicts = run(
@@ -101,11 +105,6 @@ def elect(
     ]
     given.renderer.rows(rows, _ELECTIONS)
     _refuse_for(is_needed)
-
-
-def _election_text(plan: PlannedElection) -> str:
-    after = plan.reason if plan.elected is None else f"-> {plan.elected}"
-    return f"  {plan.topic}-{plan.partition}: leader {plan.leader} {after}"
 
 
 def _refuse_for(verdicts: list[Verdict]) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _KEYS: Final = ("topic", "partition", "replicas", "is_cancelled", "error", "reason")
 _LAYOUT: Final = Layout(partition_name, (), _KEYS)
 _POLL_S: Final = 0.2
+_NOT_MOVED: Final = "it is not being moved"
 
 
 class _Cancellation(NamedTuple):
@@ -69,6 +70,11 @@ def cancel(
 
     Of a --file those are cancelled that are under way, moves to log directories too. The throttle
     of all that were named is removed; the rates of brokers stay while others are being moved.
+
+    Examples:
+      zkctl reassign cancel orders-0
+      zkctl reassign cancel --file moves.json
+      zkctl reassign cancel --all --dry-run
     """
     from zkcontroller_cli.wire.requests import run
     from zkcontroller_cli.wire.target import brokers_to_change
@@ -91,7 +97,7 @@ def cancel(
     if dry_run:
         for line in lines:
             say(line)
-        given.renderer.rows([_row(found.reading, each, None) for each in found.named], _LAYOUT)
+        given.renderer.rows([_planned_row(found.reading, each) for each in found.named], _LAYOUT)
         return
     if not lines:
         say("none of them is under way")
@@ -168,7 +174,7 @@ def _lines(found: _Cancellation) -> list[str]:
         adding = () if under_way is None else under_way.adding
         now = found.reading.current.get(name, ())
         after = ",".join(str(broker) for broker in now if broker not in adding)
-        state = f"{','.join(map(str, now))} -> {after}" if under_way else "it is not being moved"
+        state = f"{','.join(map(str, now))} -> {after}" if under_way else _NOT_MOVED
         lines.append(f"  {name.topic}-{name.partition}: {state}")
     lines += [
         f"  {replica.topic}-{replica.partition} on {replica.broker_id}: stays in {path}"
@@ -238,6 +244,11 @@ async def _cancelled(
         if not is_late or deadline.is_over:
             return refused, reading
         await asyncio.sleep(_POLL_S)
+
+
+def _planned_row(reading: MovesReading, name: NamedPartition) -> dict[str, Any]:
+    reason = None if name in reading.ongoing else _NOT_MOVED
+    return {**_row(reading, name, None), "is_cancelled": False, "reason": reason}
 
 
 def _row(

@@ -78,10 +78,14 @@ def start(
 ) -> None:
     """Move replicas to other brokers or log directories, the preferred leader first.
 
-    The moves are checked and shown first; nothing is sent if one of them cannot be. What is done
-    or under way already is not sent again, so that the same moves may be started until all are
+    The moves are checked and shown first; if one of them cannot be made, nothing is sent. Moves
+    that are done or under way are not sent again, so the same moves may be started until all are
     done. With --wait or --max-moves-in-flight the throttle is removed at the end; else reassign
-    verify does it. Exits with 5 if a move is refused.
+    verify removes it. Exits with 5 if a move is refused.
+
+    Examples:
+      zkctl reassign start orders-0:1,2,3 --dry-run
+      zkctl reassign start --file moves.json --throttle 50000000 --wait
     """
     from zkcontroller_cli.moving.move_runner import DEFAULT_PATIENCE_S, MoveOrder, MoveRunner
     from zkcontroller_cli.wire.requests import run
@@ -195,7 +199,7 @@ class StartCheck:
             first = impossible[0]
             raise Refused(
                 f"{first.topic}-{first.partition}: {first.reason}; "
-                f"{len(impossible)} of {len(self.planned)} moves cannot be, nothing was done"
+                f"{len(impossible)} of {len(self.planned)} moves cannot be made; nothing was done"
             )
         own = {each.move.name for each in self._progress if each.status == "in_progress"}
         others = sorted(set(self._reading.ongoing) - own)

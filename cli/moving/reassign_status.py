@@ -59,6 +59,10 @@ def status(file: Path | None, interval: float, check: bool) -> int:
     """Every partition that is being moved, with what is copied, how fast, and what stalls it.
 
     stderr sums it up, and names the throttles that stand.
+
+    Examples:
+      zkctl reassign status
+      zkctl reassign status --file moves.json --interval 10
     """
     from zkcontroller_cli.moving.move_progress import progress_line, stalled_moves
     from zkcontroller_cli.wire.requests import run

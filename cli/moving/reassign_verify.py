@@ -47,6 +47,10 @@ def verify(
     The throttle: the lists of these partitions on their topics, and the rates of brokers unless
     other partitions are being moved. Exits with 1 if a partition is not as planned yet, or
     something of the throttle is left.
+
+    Examples:
+      zkctl reassign verify orders-0:1,2,3
+      zkctl reassign verify --file moves.json
     """
     from zkcontroller_cli.values.move_state import MoveStatus, counted
     from zkcontroller_cli.wire.requests import run

@@ -83,6 +83,11 @@ def create(
 
     What is sent is shown first; nothing is asked, for nothing is taken away. --dry-run has the
     controller check everything (names, configurations, policies) and create nothing.
+
+    Examples:
+      zkctl topic create orders --partitions 6 --replication-factor 3
+      zkctl topic create orders --config min.insync.replicas=2 --dry-run
+      zkctl topic create orders --replica-assignment 1:2,2:3,3:1
     """
     from kio.schema.errors import ErrorCode
 
@@ -269,6 +274,10 @@ def alter(
 
     Partitions cannot be taken away again, and records with a key may go to another partition than
     before: it is asked first. --dry-run has the controller check it.
+
+    Examples:
+      zkctl topic alter orders --partitions 12 --dry-run
+      zkctl topic alter 'orders-*' --partitions 12
     """
     from zkcontroller_cli.wire.requests import Deadline, run
     from zkcontroller_cli.wire.target import brokers_to_change

@@ -47,6 +47,10 @@ def delete(
 
     The topics are shown first, with what will hold a deletion up. A topic is gone when every
     replica is deleted and its znodes are; is_deleted is null where that cannot be seen.
+
+    Examples:
+      zkctl topic delete orders
+      zkctl topic delete 'test-*' --dry-run
     """
     from zkcontroller_cli.wire.requests import Deadline, run
     from zkcontroller_cli.wire.target import brokers_to_change
@@ -130,8 +134,8 @@ def _say_obstacles(bootstrap: Bootstrap, deadline: Deadline, found: Sequence[Top
     if offline:
         ids = ", ".join(map(str, sorted(offline)))
         say(
-            f"warning: replicas on brokers {ids} are not alive: the deletion does not end before "
-            "they are back (zkctl deletion status)"
+            f"warning: replicas are on brokers that are not alive ({ids}): the deletion does not "
+            "end before these brokers are back (zkctl deletion status)"
         )
 
 

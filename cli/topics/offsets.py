@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zkcontroller_cli.console.errors import BadUsage, Refused
-from zkcontroller_cli.console.options import Bootstrap, Settings, settings
+from zkcontroller_cli.console.options import Bootstrap, Settings, reads, settings
 from zkcontroller_cli.console.render import Layout
 from zkcontroller_cli.values.moves import NamedPartition
 from zkcontroller_cli.values.topic_names import (
@@ -57,6 +57,7 @@ _AT_TIME: Final = Layout(_name, _AT_TIME_KEYS, _AT_TIME_KEYS)
 )
 @click.option("--exclude-internal", is_flag=True, help="Leave Kafka's own topics out.")
 @click.option("--regex", "is_regex", is_flag=True, help="TOPIC is a regular expression, no glob.")
+@reads
 def offsets(
     topics: tuple[str, ...],
     time: str | None,
@@ -68,6 +69,11 @@ def offsets(
     """Where the partitions of TOPIC, or of every topic, begin and end, as their leaders say.
 
     With --time one offset of each partition; null where there is no such record.
+
+    Examples:
+      zkctl topic offsets orders
+      zkctl topic offsets orders --partitions 0,1 --time earliest
+      zkctl topic offsets --topic-partitions 'orders:0-3,payments'
     """
     from zkcontroller_cli.wire.requests import Deadline, run
 

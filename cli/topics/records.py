@@ -67,8 +67,12 @@ _DONE: Final = Layout(_name, (), _DONE_KEYS)
 def delete_records(targets: tuple[str, ...], file: Path | None, dry_run: bool, yes: bool) -> None:
     """Delete the records before OFFSET, which stays; -1 is the end that consumers can read.
 
-    The plan is shown first, and nothing is sent if one partition of it cannot be: an offset behind
-    the log's end, a topic that is only compacted. Afterwards the starts are read again.
+    The plan is shown first. If one partition cannot be done (an offset behind the log's end, a
+    topic that is only compacted), nothing is sent. Afterwards the log starts are read again.
+
+    Examples:
+      zkctl topic delete-records orders-0:1000 orders-1:-1 --dry-run
+      zkctl topic delete-records --file offsets.json
     """
     from zkcontroller_cli.wire.requests import Deadline, metadata, run
     from zkcontroller_cli.wire.target import brokers_to_change

@@ -49,8 +49,8 @@ def partition_rows(
 ) -> list[dict[str, Any]]:
     """The partitions that are in at least one of the reports, as rows.
 
-    ``min_isr``: by topic, ``min.insync.replicas`` if it is known.  If it is not, a partition is not
-    at its minimum, and under it only without a leader.
+    ``min_isr``: by topic, ``min.insync.replicas`` if it is known.  If it is not, ``is_at_min_isr``
+    is None; so is ``is_under_min_isr``, unless the partition has no leader.
     """
     rows = (
         _row(topic["topic"], partition, live_brokers, min_isr.get(topic["topic"]))
@@ -72,7 +72,11 @@ def _row(
         "min_isr": min_isr,
         TopicReport.UNDER_REPLICATED: in_sync < wanted,
         TopicReport.UNAVAILABLE: not has_leader or leader not in live_brokers,
-        TopicReport.UNDER_MIN_ISR: not has_leader or (min_isr is not None and in_sync < min_isr),
-        TopicReport.AT_MIN_ISR: min_isr is not None and in_sync == min_isr,
+        TopicReport.UNDER_MIN_ISR: True
+        if not has_leader
+        else None
+        if min_isr is None
+        else in_sync < min_isr,
+        TopicReport.AT_MIN_ISR: None if min_isr is None else in_sync == min_isr,
     }
     return {str(key): row[key] for key in PARTITION_KEYS}

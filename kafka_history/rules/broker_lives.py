@@ -40,6 +40,8 @@ MARKS: Final = VIEWS | {
 """Kinds of lines that say something about the life of a broker."""
 REGISTERED: Final = "broker-registered"
 EXPIRIES: Final = frozenset({"zkc-session", "zk-timeout", "zk-state"})
+SERVER_CLIENT: Final = "Kafka server"
+"""The name of the ZooKeeper client that holds the broker's registration."""
 DUMP: Final = "config-dump"
 PRELUDE: Final = ("Registered kafka:type=", "Registered signal handlers", "Setting -D jdk.tls")
 """Lines of a new process before *starting*: no signs of life of the process before it.
@@ -163,11 +165,11 @@ def session_expiries(events: Sequence[Event]) -> Iterator[SessionExpiry]:
     views = list(_views(events))
     returns = [event for event in events if event.kind == REGISTERED]
     before: dict[int, int] = {}
-    for event in events:
+    for event, is_expiry in zip(events, say_expiry(events), strict=True):
         broker, at_ms = event.broker_id, event.time_ms
         if broker is not None and event.kind == REGISTERED:
             before.pop(broker, None)  # a loss right after this one is of the new session
-        if broker is None or not is_expiry(event):
+        if broker is None or not is_expiry:
             continue
         is_repeated = broker in before and at_ms - before[broker] <= ONE_LOSS_MS
         before[broker] = at_ms
@@ -193,17 +195,38 @@ def session_expiries(events: Sequence[Event]) -> Iterator[SessionExpiry]:
         )
 
 
-def is_expiry(event: Event) -> bool:
-    """Whether a client of ZooKeeper says that its session is lost."""
-    match event.kind:
-        case "zkc-session":
-            return event.says("Session expired")
-        case "zk-timeout":
-            return event.says("has expired")
-        case "zk-state":
-            return event.says("Expired")
-        case _:
-            return False
+def say_expiry(events: Sequence[Event]) -> list[bool]:
+    """Of each event, whether the broker logs that the session of its registration is lost.
+
+    Kafka's ``AclAuthorizer`` has a ZooKeeper client of its own, and the broker lives on when that
+    client's session is lost.  The lines of the ZooKeeper library do not name the client; Kafka's
+    line about the same loss, which follows, does.
+    """
+    found = []
+    next_line: dict[int | None, Event] = {}
+    for event in reversed(events):
+        match event.kind:
+            case "zkc-session" if event.says("Session expired"):
+                next_line[event.broker_id] = event
+                found.append(_is_of_server(event))
+            case "zk-timeout" if event.says("has expired"):
+                kafkas = next_line.get(event.broker_id)
+                is_of_other = (
+                    kafkas is not None
+                    and kafkas.time_ms - event.time_ms <= ONE_LOSS_MS
+                    and not _is_of_server(kafkas)
+                )
+                found.append(not is_of_other)
+            case "zk-state":
+                found.append(event.says("Expired"))
+            case _:
+                found.append(False)
+    return found[::-1]
+
+
+def _is_of_server(event: Event) -> bool:
+    """Whether a line is of the client that holds the registration; old versions do not say."""
+    return event.value("client") in (None, "", SERVER_CLIENT)
 
 
 _Mark: TypeAlias = tuple[str, SignOfLife, int | None]

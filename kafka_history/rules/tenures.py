@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kafka_history.rules.broker_lives import say_expiry
 from kafka_history.rules.event import Event, in_order
 
 _EVER: Final = 2**62
@@ -242,11 +243,12 @@ def _begun(events: Sequence[Event]) -> list[_Span]:
     )
 
 
-def _marks(events: Iterable[Event]) -> defaultdict[int | None, list[tuple[str, Event]]]:
+def _marks(events: Sequence[Event]) -> defaultdict[int | None, list[tuple[str, Event]]]:
     """The marks of each broker, in order, such as ``resigned`` or ``stopping``."""
     found: defaultdict[int | None, list[tuple[str, Event]]] = defaultdict(list)
-    for event in events:
-        if (mark := _mark(event)) is not None:
+    for event, is_expiry in zip(events, say_expiry(events), strict=True):
+        mark = "expired" if is_expiry else _mark(event)
+        if mark is not None:
             found[event.broker_id].append((mark, event))
     return found
 
@@ -255,12 +257,6 @@ def _mark(event: Event) -> str | None:
     match event.kind:
         case "ctl-resigned":
             return "resigned"
-        case "zkc-session" if event.says("Session expired"):
-            return "expired"
-        case "zk-timeout" if event.says("has expired"):
-            return "expired"
-        case "zk-state" if event.says("Expired"):
-            return "expired"
         case "server-life" if event.says("shutting down", "shut down completed"):
             return "stopping"
         case "ctl-thread" if event.says("Shutting down", "Shutdown completed"):

@@ -334,6 +334,31 @@ FOLLOW: Final = {
 }
 
 
+def test_partitions_below_the_minimum_come_first_and_dead_brokers_are_named(healthy: Zkctl) -> None:
+    assign(healthy, ReplicaAssignment((1, 2)), ReplicaAssignment((2, 9)))
+    state(healthy, 2, (2,), partition=1)
+    state(healthy, 1, (1,))
+    below = ConfigZnode({"min.insync.replicas": "2"})
+    assign_payments(healthy)
+    put(healthy, ConfigZnode.topic_path("payments"), below.encode())
+
+    evidence = [each["what"] for each in found(healthy)["P06"]["evidence"]]
+
+    assert evidence == [
+        "in sync 1: fewer than min.insync.replicas=2; not registered: 9",
+        "in sync 1: as few as min.insync.replicas=1",
+        "in sync 2: as few as min.insync.replicas=1; not registered: 9",
+    ]
+
+
+def assign_payments(zkctl: Zkctl) -> None:
+    """A second topic, behind orders by name: one replica in sync, and one on no live broker."""
+    topic = TopicZnode(None, {0: ReplicaAssignment((1, 9))})
+    put(zkctl, TopicZnode.path("payments"), topic.encode())
+    state_znode = PartitionStateZnode(1, 4, (1,), 7)
+    zkctl.create(PartitionStateZnode.path("payments", 0), state_znode.encode())
+
+
 def test_the_blast_radius_counts_partitions_and_topics(healthy: Zkctl) -> None:
     state(healthy, -1, (1, 2))
     state(healthy, -1, (2, 3), partition=1)

@@ -33,17 +33,17 @@ def help_of(name: str, command: click.Command, width: int = 80) -> str:
     )
 
 
-def example_lines(name: str, command: Any) -> list[str]:
-    return [line.replace("\\\n", " ") for line in command.examples_at(name)]
+def example_lines(command: Any) -> list[str]:
+    return [line.replace("\\\n", " ") for line in command.examples]
 
 
 @pytest.mark.usefixtures("parsed")
 @pytest.mark.parametrize(("name", "command"), VERBS, ids=lambda value: str(value))
-def test_every_example_is_a_command_line_that_the_verb_takes(
+def test_a_verb_has_examples_and_each_is_a_command_line_that_it_takes(
     name: str, command: click.Command
 ) -> None:
     root: click.Group = import_module("zkcontroller_cli.main").zkctl
-    lines = example_lines(name, command)
+    lines = example_lines(command)
 
     assert lines
     for line in lines:
@@ -80,42 +80,12 @@ def test_an_example_fits_a_terminal() -> None:
     long = [
         line
         for name, command in VERBS
-        for each in command.examples_at(name)  # type: ignore[attr-defined]
+        for each in command.examples  # type: ignore[attr-defined]
         for line in each.splitlines()
         if len(line) > 78
     ]
 
     assert long == []
-
-
-def verb(**keywords: Any) -> Any:
-    return options.Verb("add", **keywords)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "line"),
-    [
-        ([], "zkctl acl add"),
-        ([click.Argument(["topic"])], "zkctl acl add orders"),
-        ([click.Argument(["names"], nargs=-1)], "zkctl acl add"),
-        ([click.Argument(["broker_id"], type=click.IntRange(min=0))], "zkctl acl add 1"),
-        (
-            [click.Option(["-p", "--principal"], required=True)],
-            "zkctl acl add --principal User:alice",
-        ),
-        ([click.Argument(["kind"], type=click.Choice(["topic", "group"]))], "zkctl acl add topic"),
-        ([click.Option(["--max"], type=int, required=True)], "zkctl acl add --max 1"),
-        ([click.Argument(["odd"], metavar="ODD_THING")], "zkctl acl add ODD"),
-        (
-            [click.Option(["--set"], required=True, metavar="KEY=VALUE")],
-            "zkctl acl add --set retention.ms=1000",
-        ),
-    ],
-)
-def test_a_verb_without_examples_has_one_made_of_its_parameters(
-    parameters: list[click.Parameter], line: str
-) -> None:
-    assert verb(params=parameters).examples_at("zkctl acl add") == [line]
 
 
 def test_examples_are_the_last_section_of_a_docstring() -> None:

@@ -62,8 +62,8 @@ def orders(partition: int) -> Any:
         ((3, 2), [3], [1], None),
         ((2, 1), [], [], None),
         ((1,), [], [2], None),
-        ((1, 9), [9], [2], "not alive: 9"),
-        ((8, 9), [8, 9], [1, 2], "not alive: 8, 9"),
+        ((1, 9), [9], [2], "broker 9 is not alive"),
+        ((8, 9), [8, 9], [1, 2], "brokers 8, 9 are not alive"),
         ((1, 1), [], [2], "a broker is named twice"),
     ],
 )
@@ -147,6 +147,19 @@ def test_an_election_shows_who_would_lead_or_why_no_new_one(
     [planned] = plan.plan_elections(known, [orders(0)], is_unclean=is_unclean)
 
     assert (planned.elected, planned.reason) == (elected, reason)
+
+
+def test_a_line_says_why_a_leader_stays_or_why_there_is_none() -> None:
+    known = metadata((2, (1, 2), (1, 2)), (2, (9, 2), (2,)), (-1, (8, 9), (8,)))
+    named = [orders(number) for number in range(4)]
+
+    preferred = [each.text for each in plan.plan_elections(known, named, is_unclean=False)]
+    [unclean] = plan.plan_elections(known, [orders(2)], is_unclean=True)
+
+    assert preferred[0] == "orders-0: leader 2 -> 1"
+    assert preferred[1] == "orders-1: leader 2 stays: the preferred leader 9 is not alive"
+    assert preferred[3] == "orders-3: there is no such partition"
+    assert unclean.text == "orders-2: no replica is alive"
 
 
 def test_of_all_partitions_those_that_need_an_election_are_shown() -> None:

@@ -63,6 +63,17 @@ def test_the_minimum_in_sync_is_missed_or_just_reached() -> None:
     assert numbers("is_under_min_isr", over, at, under, without, min_isr=None) == [3]
 
 
+def test_a_row_does_not_say_no_where_the_minimum_is_not_known() -> None:
+    topics = [{"topic": "orders", "partitions": [partition(0, 1, [1, 2]), partition(1, -1, [1])]}]
+
+    led, without = reports.partition_rows(
+        topics, {1, 2}, {}, [reports.TopicReport.UNDER_REPLICATED]
+    )
+
+    assert (led["is_under_min_isr"], led["is_at_min_isr"]) == (None, None)
+    assert (without["is_under_min_isr"], without["is_at_min_isr"]) == (True, None)
+
+
 ORDERS_0, ORDERS_1 = moves.NamedPartition("orders", 0), moves.NamedPartition("orders", 1)
 
 

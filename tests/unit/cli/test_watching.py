@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from kafka_common.errors import ZooKeeperUnavailable
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
+from tests.support.paths import ROOT
 from tests.unit.cli.commands import all_commands
 from zkcontroller.zookeeper.requests import Delete
 from zkcontroller.zookeeper.znodes import BrokerIdZnode
@@ -59,6 +60,26 @@ def takes_watch(command: click.Command) -> bool:
     return any("--watch" in parameter.opts for parameter in command.params)
 
 
+NAMED_BY_WHAT_THEY_DO = {"list", "describe", "show", "status"}
+ALSO_WATCHED = (
+    "topic offsets",
+    "config get",
+    "log-dirs sizes",
+    "log-dirs moves",
+    "log-dirs strays",
+    "group members",
+    "txn producers",
+    "txn find-hanging",
+    "acl who",
+    "acl explain",
+    "znode ls",
+    "znode get",
+    "znode tree",
+    "metrics",
+    "doctor",
+)
+
+
 def test_verbs_that_only_read_take_it_and_no_other_verb_does() -> None:
     watched = {name for name, command in all_commands() if takes_watch(command)}
     changing = {
@@ -69,7 +90,12 @@ def test_verbs_that_only_read_take_it_and_no_other_verb_does() -> None:
     }
     last_words = {"set", "use", "delete", "rename", "create", "alter", "start", "stop", "format"}
 
-    assert {"zkctl topic list", "zkctl znode tree", "zkctl metrics"} <= watched
+    named = {name for name in watched if name.split()[-1] not in NAMED_BY_WHAT_THEY_DO}
+    assert named == {f"zkctl {name}" for name in ALSO_WATCHED}
+    page = (ROOT / "docs" / "zkctl.md").read_text()
+    assert all(
+        f"`{name}`" in page.partition("`--watch [SECONDS]`")[2][:800] for name in ALSO_WATCHED
+    )
     assert not watched & changing
     assert not {name for name in watched if name.split()[-1] in last_words}
 

@@ -189,6 +189,24 @@ def test_of_a_broker_without_logs_the_controller_alone_knows() -> None:
     ]  # fmt: skip
 
 
+def test_the_lost_session_of_the_authorizer_is_not_the_brokers() -> None:
+    def client(at_ms: int, name: str, says: str) -> Event:
+        text = f"[ZooKeeperClient {name}] {says}"
+        return event("zkc-session", at_ms, 1, text, values={"client": name})
+
+    events = [
+        client(0, "Kafka server", "Connected."),
+        client(1_000, "ACL authorizer", "Connected."),
+        event("zk-timeout", 20_000, 1, "session 0x1 has expired"),
+        client(20_001, "Kafka server", "Session expired."),
+        event("broker-registered", 20_500, 1),
+        event("zk-timeout", 21_700, 1, "session 0x2 has expired"),
+        client(21_701, "ACL authorizer", "Session expired."),
+    ]
+
+    assert [each.at_ms - START_MS for each in session_expiries(events)] == [20_000]
+
+
 def test_a_lost_session_that_two_clients_report_is_one_loss() -> None:
     events = [
         view(0, "1,9"),

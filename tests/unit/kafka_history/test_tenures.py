@@ -66,6 +66,19 @@ def test_a_stop_or_a_lost_session_behind_the_resignation_did_not_end_the_tenure(
     assert tenures_of(expired, *events)[0].ended_by == "session_expired"
 
 
+def test_a_controller_whose_authorizer_lost_its_session_is_still_controller() -> None:
+    [held] = tenures_of(
+        event("zkc-session", -1_000, 1, "[ZooKeeperClient Kafka server] Connected.",
+              values={"client": "Kafka server"}),
+        elected(0, 1, 1),
+        event("zk-timeout", 1_000, 1, "session 0x2 has expired"),
+        event("zkc-session", 1_001, 1, "[ZooKeeperClient ACL authorizer] Session expired.",
+              values={"client": "ACL authorizer"}),
+    )  # fmt: skip
+
+    assert (held.ended_by, held.to_ms) == ("open", None)
+
+
 def test_up_to_kafka_2_0_the_epoch_stands_in_a_line_of_its_own() -> None:
     held = tenures_of(
         event("ctl-elected", 0, 1, controller_id=1),
