@@ -143,8 +143,11 @@ bench: $(TEST_INSTALLED)  ## Failover of 100,000 partitions, ours beside a real 
 	@scripts/fetch-kafka.sh || { echo 'make: ours can be measured alone: .venv/bin/python -m benchmarks.failover --only ours' >&2; exit 1; }
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.failover
 
-coverage: $(TEST_INSTALLED)  ## Lines and branches the quick tests reach
-	@$(BIN)/coverage run -m pytest -q tests/unit tests/scenarios tests/simulation
+coverage: $(TEST_INSTALLED)  ## Lines and branches that make test reaches, in all its processes; TESTS='…' adds others (twice as long)
+	@[ -n "$(TESTS)" ] || $(BIN)/coverage erase
+	@$(WITH_JAVA) $(BIN)/coverage run -m pytest -q -rfE -p tests.ended_processes -o timeout=900 \
+		-n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS) || echo 'make: some tests failed; what ran is counted'
+	@$(BIN)/coverage combine -q --append
 	@$(BIN)/coverage report
 
 man: $(INSTALLED)  ## Write the manual pages of zkctl into build/man: man -M build/man zkctl-topic
