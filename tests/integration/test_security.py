@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Producer
 from kio.schema.metadata.v1.request import MetadataRequest
 
 from kafka_common.net.connection import Connection
-from tests.integration.broker_processes import Cluster, wait_for
+from tests.integration.broker_processes import Cluster, metadata_of, wait_for
 from tests.integration.secured_cluster import (
     BROKER_PASSWORD,
     USERS,
@@ -51,10 +51,13 @@ def cluster(
 
 def knows_all(cluster: Cluster, broker_id: int) -> bool:
     """Whether the broker's clients would find every broker, and the controller."""
-    metadata = client(
-        cluster, "OPEN", bootstrap_servers=address(cluster, broker_id, "OPEN")
-    ).list_topics(timeout=TIMEOUT_S)
-    return len(metadata.brokers) == len(cluster.brokers) and metadata.controller_id > 0
+    asked = address(cluster, broker_id, "OPEN")
+    metadata = metadata_of(client(cluster, "OPEN", bootstrap_servers=asked))
+    return (
+        metadata is not None
+        and len(metadata.brokers) == len(cluster.brokers)
+        and metadata.controller_id > 0
+    )
 
 
 def client(cluster: Cluster, listener: str, **config: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_common.observability.loop_watch import LoopWatch
+from tests.support.loop_holds import held
 
 LOOP_BOUND_MS = 1_000.0
 """Processor time of one callback, garbage collection left out.
@@ -32,7 +33,4 @@ def loop_watch(request: pytest.FixtureRequest) -> Iterator[None]:
     with LoopWatch(LOOP_BOUND_MS).installed() as watch:
         yield
     test = f"{request.path.name}::{getattr(request.node, 'originalname', request.node.name)}"
-    held = [
-        long for long in watch.long_callbacks if long.cpu_ms - long.collecting_ms >= LOOP_BOUND_MS
-    ]
-    assert test in HELD_ON_PURPOSE or not held, f"held the event loop: {held}"
+    assert test in HELD_ON_PURPOSE or not held(watch), f"held the event loop: {held(watch)}"

@@ -32,6 +32,7 @@ from tests.support.broker_world import BrokerWorld
 from tests.support.frames import request_header
 from tests.support.hostile_batches import Hostile, block, every_kind, packed_batch
 from tests.support.log_world import batch
+from tests.support.loop_holds import held
 from tests.unit.replica_manager.server.produced import ORDERS, log_of, produce, request
 
 LOOP_BOUND_MS = 60.0
@@ -64,7 +65,7 @@ def test_a_batch_that_holds_much_work_does_not_hold_the_loop(
 
     assert answer.error_code is hostile.error
     assert (log_of(world).log_end_offset > 0) == (hostile.error is ErrorCode.none)
-    assert list(watch.long_callbacks) == []
+    assert held(watch) == []
 
 
 async def test_others_are_served_while_a_batch_is_checked(world: BrokerWorld) -> None:
@@ -95,7 +96,7 @@ def test_a_rule_that_needs_values_is_kept_off_the_loop_too(
         answer = produce(world, packed_batch(*block([0, 1], 30_000, b"k"), Codec.ZSTD))
 
     assert answer.error_code is ErrorCode.none
-    assert list(watch.long_callbacks) == []
+    assert held(watch) == []
 
 
 def test_more_records_than_are_allowed_are_refused_by_the_header_alone(world: BrokerWorld) -> None:
