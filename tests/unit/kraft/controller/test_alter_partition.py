@@ -73,13 +73,8 @@ def test_an_impossible_isr_is_refused(world: KraftWorld, isr: tuple[int, ...]) -
     assert propose(world, topic_id, *isr).error is ErrorCode.invalid_request
 
 
-@pytest.mark.parametrize(
-    ("version", "error"),
-    [(3, ErrorCode.ineligible_replica), (1, ErrorCode.operation_not_attempted)],
-)
-def test_fenced_stopping_and_stale_brokers_do_not_come_into_an_isr(
-    world: KraftWorld, version: int, error: ErrorCode
-) -> None:
+def test_fenced_stopping_and_stale_brokers_do_not_come_into_an_isr(world: KraftWorld) -> None:
+    error = ErrorCode.ineligible_replica
     fenced = world.create_topic("fenced", (1, 2))
     world.fence(2)
     stopping = world.create_topic("stopping", (1, 3))
@@ -87,11 +82,11 @@ def test_fenced_stopping_and_stale_brokers_do_not_come_into_an_isr(
     stale = world.create_topic("stale", (1, 4))
     propose(world, stale, 1)
 
-    assert propose(world, fenced, 1, 2, version=version, name="fenced").error is error
-    assert propose(world, stopping, 1, 3, version=version, name="stopping").error is error
-    assert propose(world, stale, 1, (4, 99), version=version, name="stale").error is error
+    assert propose(world, fenced, 1, 2).error is error
+    assert propose(world, stopping, 1, 3).error is error
+    assert propose(world, stale, 1, (4, 99)).error is error
     del world.cluster.nodes[4]
-    assert propose(world, stale, 1, 4, version=version, name="stale").error is error
+    assert propose(world, stale, 1, 4).error is error
 
 
 def test_a_broker_epoch_of_minus_one_is_not_checked(world: KraftWorld) -> None:
@@ -110,16 +105,6 @@ def test_a_request_of_an_earlier_life_of_the_broker_is_refused_as_a_whole(
         propose(world, topic_id, 1, 2, broker_epoch=7)
 
     assert refused.value.error is ErrorCode.stale_broker_epoch
-
-
-def test_below_version_2_topics_are_found_by_name(world: KraftWorld) -> None:
-    topic_id = world.create_topic("foo", (1, 2, 3))
-
-    assert propose(world, topic_id, 1, 2, version=1, name="foo").error is ErrorCode.none
-    assert (
-        propose(world, topic_id, 1, 2, version=1, name="bar").error
-        is ErrorCode.unknown_topic_or_partition
-    )
 
 
 def test_a_recovering_leader_stays_alone_until_it_says_that_it_has_recovered(
@@ -142,19 +127,16 @@ def test_a_recovering_leader_stays_alone_until_it_says_that_it_has_recovered(
     assert recovered.leader_recovery_state == RECOVERED
 
 
-@pytest.mark.parametrize(
-    ("version", "error"), [(3, ErrorCode.new_leader_elected), (1, ErrorCode.fenced_leader_epoch)]
-)
 def test_an_isr_that_ends_a_reassignment_may_cost_the_sender_its_leadership(
-    world: KraftWorld, version: int, error: ErrorCode
+    world: KraftWorld,
 ) -> None:
     topic_id = world.create_topic("foo", (1, 2))
     move = ReassignableTopic("foo", (ReassignablePartition(0, (3, 4)),))
     world.commit(world.control.reassignments.alter_partition_reassignments((move,)))
 
-    answered = propose(world, topic_id, 1, 2, 3, 4, version=version, name="foo")
+    answered = propose(world, topic_id, 1, 2, 3, 4)
 
-    assert answered == AlteredPartition(0, error)
+    assert answered == AlteredPartition(0, ErrorCode.new_leader_elected)
     moved = world.partition(topic_id)
     assert (moved.replicas, moved.isr, moved.leader) == ((3, 4), (3, 4), 3)
     assert not moved.is_being_reassigned

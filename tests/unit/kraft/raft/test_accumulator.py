@@ -153,10 +153,10 @@ def test_a_drain_between_preparing_and_allowing_does_not_lose_the_linger(
 
 
 def test_the_first_of_several_prepared_appends_pins_them_all(accumulator: BatchAccumulator) -> None:
-    accumulator.prepare(EPOCH, [HALF], START_MS)
-    accumulator.prepare(EPOCH, [HALF], START_MS)
-    accumulator.prepare(EPOCH, [HALF], START_MS)
+    for _ in range(3):
+        accumulator.prepare(EPOCH, [HALF], START_MS)
 
+    assert accumulator.deadline_ms() == NEVER_MS
     assert accumulator.drain(START_MS + LINGER_MS) == []
     accumulator.allow_drain()
 

@@ -47,15 +47,6 @@ def test_small_records_are_counted_with_what_each_of_them_costs(
     assert accumulator.next_offset == BASE
 
 
-def test_while_everything_is_pinned_there_is_nothing_to_come_back_for(
-    accumulator: BatchAccumulator,
-) -> None:
-    accumulator.prepare(EPOCH, [HALF], START_MS)
-    accumulator.prepare(EPOCH, [HALF], START_MS)
-
-    assert accumulator.deadline_ms() == NEVER_MS
-
-
 def test_of_full_batches_those_in_front_of_the_first_pinned_record_leave_alone(
     accumulator: BatchAccumulator,
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-import pytest
 from kio.schema.leader_change_message.v0.data import LeaderChangeMessage
 
 from kafka_common.protocol.messages import read
@@ -64,13 +63,6 @@ def test_a_lone_voter_that_led_leads_the_next_epoch_after_a_restart() -> None:
     assert node.node.is_leader
     assert node.node.leader_and_epoch == (1, 2)
     assert node.log.last_epoch == 2
-
-
-@pytest.mark.parametrize("stored", [ElectionState(4, leader_id=9), ElectionState(4)])
-def test_a_lone_voter_counts_on_from_any_stored_epoch(stored: ElectionState) -> None:
-    node = RaftHarness(voters=[1], stored=stored).start()
-
-    assert node.node.leader_and_epoch == (1, 5)
 
 
 def test_a_voter_without_messages_is_a_candidate_after_its_election_timeout() -> None:

@@ -179,15 +179,6 @@ def test_a_fetch_that_timed_out_gets_the_current_high_watermark() -> None:
     assert (response.error, response.records, response.high_watermark) == (ErrorCode.none, b"", 1)
 
 
-def test_the_node_asks_for_a_tick_when_a_fetch_has_waited_long_enough() -> None:
-    node = leader_of()
-    node.run_ms(10)
-
-    node.ask(fetch(2, 1, 1, 1, max_wait_ms=70))
-
-    assert node.node.deadline_ms == node.now_ms + 70
-
-
 def test_no_fetch_waits_longer_than_the_most_that_is_allowed() -> None:
     node = RaftHarness(voters=[1]).start()
     assert node.ask(fetch(9, 1, 1, 1, max_wait_ms=2**31 - 1)) is None

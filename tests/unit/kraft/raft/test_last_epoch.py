@@ -92,13 +92,6 @@ def test_an_observer_believes_no_stranger_and_every_voter() -> None:
     assert observer.node.epoch == 5
 
 
-def test_a_voter_believes_a_candidate_that_it_does_not_know() -> None:
-    """As Kafka: another node's list of voters may be a newer one."""
-    voter = RaftHarness().start()
-
-    assert voter.vote(vote(77, 5)).vote_granted
-
-
 def test_the_lower_half_is_believed_at_once_and_small_steps_everywhere() -> None:
     node = RaftHarness().start()
 

@@ -136,12 +136,6 @@ def test_a_log_that_ends_where_this_one_starts_in_the_same_epoch_gets_records() 
     assert response.log_start_offset == 7
 
 
-def test_a_log_of_an_epoch_that_this_one_lacks_parts_from_it_where_the_epoch_before_ends() -> None:
-    node = RaftHarness(log=log_of(1, 1, 3)).start().become_leader()
-
-    assert node.fetch(fetch(2, 4, 9, 2)).diverging_epoch == OffsetAndEpoch(2, 1)
-
-
 def test_logs_may_part_where_this_one_starts() -> None:
     node = leader()
 

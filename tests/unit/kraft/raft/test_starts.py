@@ -36,7 +36,7 @@ def test_a_candidate_that_has_no_vote_any_more_keeps_its_promise_and_does_not_st
     assert not node.vote(vote(2, 5)).vote_granted
 
 
-@pytest.mark.parametrize("leader", [2, None])
+@pytest.mark.parametrize("leader", [2, 9, None])
 def test_a_lone_voter_forgets_the_leader_of_before_it_was_alone(leader: int | None) -> None:
     node = RaftHarness(voters=[1], stored=ElectionState(5, leader_id=leader)).start()
 

@@ -292,13 +292,6 @@ def test_an_answer_that_names_this_node_as_the_leader_is_fatal_if_it_does_not_le
         node.reply(first, VoteResponse(leader_id=1, leader_epoch=1))
 
 
-def test_a_cluster_that_does_not_let_this_node_in_is_fatal() -> None:
-    node, (first, _) = standing()
-
-    with pytest.raises(RaftFatal, match="CLUSTER_AUTHORIZATION_FAILED"):
-        node.reply(first, VoteResponse(top_level_error=ErrorCode.cluster_authorization_failed))
-
-
 @pytest.mark.parametrize(
     "response",
     [

@@ -424,14 +424,16 @@ def test_an_append_that_is_refused_leaves_no_trace(world: LogWorld) -> None:
         log.append_as_leader(
             batch(producer_id=7, producer_epoch=0, base_sequence=sequence), leader_epoch=0
         )
-    epochs, bases = log.epoch_entries, base_offsets(log)
+    before = (content(log), dict(log.producers.entries), log.epoch_entries, base_offsets(log))
 
     with pytest.raises(OutOfOrderSequence):
         log.append_as_leader(
             batch(producer_id=7, producer_epoch=0, base_sequence=9), leader_epoch=5
         )
 
-    assert (log.epoch_entries, base_offsets(log), log.log_end_offset) == (epochs, bases, 2)
+    assert before == (
+        content(log), dict(log.producers.entries), log.epoch_entries, base_offsets(log)
+    )  # fmt: skip
 
 
 WRONGLY_NUMBERED = [Record(delta, START_MS, b"key", b"%d" % delta) for delta in (0, 7, 2)]

@@ -93,17 +93,6 @@ def test_an_older_epoch_is_refused_and_a_newer_begins_at_zero(world: LogWorld) -
     assert not log.append_as_leader(sent(1, epoch=3), 0).is_duplicate
 
 
-def test_a_refused_batch_leaves_no_trace(world: LogWorld) -> None:
-    log = world.open()
-    log.append_as_leader(sent(0), 0)
-    before = (content(log), dict(log.producers.entries), log.epoch_entries)
-
-    with pytest.raises(OutOfOrderSequence):
-        log.append_as_leader(sent(9), 5)
-
-    assert (content(log), dict(log.producers.entries), log.epoch_entries) == before
-
-
 def test_a_follower_takes_what_its_leader_took(world: LogWorld) -> None:
     log = world.open()
 

@@ -142,16 +142,6 @@ def test_without_a_new_leader_epoch_positions_and_epoch_start_stay(replica: Repl
     assert replica.partition.leader_epoch_start_offset == 0
 
 
-def test_an_older_partition_epoch_is_ignored_by_leader_and_follower(replica: Replica) -> None:
-    replica.lead(1, partition_epoch=5)
-
-    assert not replica.lead(2, partition_epoch=4)
-    assert not replica.follow(2, partition_epoch=4)
-
-    assert replica.partition.leader_epoch == 1
-    assert replica.partition.is_leader
-
-
 def test_an_isr_of_one_commits_its_log_at_once(replica: Replica) -> None:
     for _ in range(4):
         replica.log.append_as_leader("old", 0)

@@ -64,6 +64,11 @@ def ask(world: BrokerWorld, request: Any, answer: Result | None) -> Any:
     return asyncio.run(world.ask(request))
 
 
+def verdicts(*rows: tuple[Any, ...]) -> PartitionResults:
+    """What the controller says of partitions: each with its error, and perhaps a message."""
+    return PartitionResults(ErrorCode.none, tuple(PartitionResult(*row) for row in rows))
+
+
 # ---------------------------------------------------------------------- reassignments
 
 
@@ -107,15 +112,10 @@ def test_reassignments_are_answered_by_topic_with_the_codes_own_sentence(
     answer = ask(
         world,
         reassign(("orders", 0, (3,))),
-        PartitionResults(
-            ErrorCode.none,
-            (
-                PartitionResult(ORDERS_0, ErrorCode.none),
-                PartitionResult(BILLS_0, ErrorCode.no_reassignment_in_progress),
-                PartitionResult(
-                    ORDERS_1, ErrorCode.unknown_topic_or_partition, "The partition does not exist."
-                ),
-            ),
+        verdicts(
+            (ORDERS_0, ErrorCode.none),
+            (BILLS_0, ErrorCode.no_reassignment_in_progress),
+            (ORDERS_1, ErrorCode.unknown_topic_or_partition, "The partition does not exist."),
         ),
     )
 
@@ -130,21 +130,9 @@ def test_reassignments_are_answered_by_topic_with_the_codes_own_sentence(
             (1, ErrorCode.unknown_topic_or_partition, "The partition does not exist."),
         ],
         "bills": [
-            (
-                0,
-                ErrorCode.no_reassignment_in_progress,
-                "No partition reassignment is in progress.",
-            )
+            (0, ErrorCode.no_reassignment_in_progress, "No partition reassignment is in progress.")
         ],
     }
-
-
-def test_who_is_not_the_controller_reassigns_nothing(world: BrokerWorld) -> None:
-    answer = ask(world, reassign(("orders", 0, (3,))), PartitionResults(ErrorCode.not_controller))
-
-    assert answer.error_code is ErrorCode.not_controller
-    assert answer.error_message == "This is not the correct controller for this cluster."
-    assert answer.responses == ()
 
 
 def test_a_controller_that_does_not_answer_is_a_time_out_for_every_partition(
@@ -203,13 +191,6 @@ def test_the_partitions_asked_for_are_named_once_each(world: BrokerWorld) -> Non
     ]
 
 
-def test_who_is_not_the_controller_lists_nothing(world: BrokerWorld) -> None:
-    answer = ask(world, list_reassignments(), OngoingReassignments(ErrorCode.not_controller))
-
-    assert answer.error_code is ErrorCode.not_controller
-    assert answer.error_message == "This is not the correct controller for this cluster."
-
-
 # ---------------------------------------------------------------------- elections
 
 
@@ -258,9 +239,7 @@ def outcomes(answer: Any) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
 async def test_an_election_is_answered_when_the_cache_shows_the_leader(
     world: BrokerWorld, version: int
 ) -> None:
-    world.controller.answer = PartitionResults(
-        ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.none),)
-    )
+    world.controller.answer = verdicts((ORDERS_0, ErrorCode.none))
 
     asking = asyncio.ensure_future(
         world.ask(elect(("orders", (0,)), version=version, timeout=LONG))
@@ -279,9 +258,7 @@ async def test_an_election_is_answered_when_the_cache_shows_the_leader(
 
 
 async def test_an_unclean_leader_is_known_by_its_higher_epoch(world: BrokerWorld) -> None:
-    world.controller.answer = PartitionResults(
-        ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.none),)
-    )
+    world.controller.answer = verdicts((ORDERS_0, ErrorCode.none))
 
     asking = asyncio.ensure_future(
         world.ask(elect(("orders", (0,)), election_type=1, timeout=LONG))
@@ -299,13 +276,7 @@ def test_an_election_that_does_not_show_in_time_timed_out(world: BrokerWorld) ->
     answer = ask(
         world,
         elect(("orders", (0,)), timeout=timedelta(milliseconds=20)),
-        PartitionResults(
-            ErrorCode.none,
-            (
-                PartitionResult(ORDERS_0, ErrorCode.none),
-                PartitionResult(ORDERS_1, ErrorCode.election_not_needed),
-            ),
-        ),
+        verdicts((ORDERS_0, ErrorCode.none), (ORDERS_1, ErrorCode.election_not_needed)),
     )
 
     assert outcomes(answer) == {
@@ -331,7 +302,7 @@ def test_what_the_controller_needs_of_the_clients_time_is_gone_for_the_wait(
 
     world.topics.waiters.wait = only_tell  # type: ignore[method-assign]
     slow_controller(world, 0.02)
-    elected = PartitionResults(ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.none),))
+    elected = verdicts((ORDERS_0, ErrorCode.none))
 
     late = ask(world, elect(("orders", (0,)), timeout=timedelta(milliseconds=5)), elected)
     assert outcomes(late) == {ORDERS_0: (ErrorCode.request_timed_out, None)}
@@ -359,13 +330,10 @@ def test_without_partitions_all_are_asked_and_those_in_order_left_out(world: Bro
     answer = ask(
         world,
         elect(of_all=True),
-        PartitionResults(
-            ErrorCode.none,
-            (
-                PartitionResult(ORDERS_0, ErrorCode.preferred_leader_not_available, "no"),
-                PartitionResult(ORDERS_1, ErrorCode.election_not_needed),
-                PartitionResult(BILLS_0, ErrorCode.election_not_needed),
-            ),
+        verdicts(
+            (ORDERS_0, ErrorCode.preferred_leader_not_available, "no"),
+            (ORDERS_1, ErrorCode.election_not_needed),
+            (BILLS_0, ErrorCode.election_not_needed),
         ),
     )
 
@@ -376,24 +344,16 @@ def test_without_partitions_all_are_asked_and_those_in_order_left_out(world: Bro
 
 
 def test_who_is_not_the_controller_says_so_for_each_partition(world: BrokerWorld) -> None:
-    answer = ask(
-        world,
-        elect(("orders", (0,))),
-        PartitionResults(ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.not_controller),)),
-    )
+    answer = ask(world, elect(("orders", (0,))), verdicts((ORDERS_0, ErrorCode.not_controller)))
 
     assert answer.error_code is ErrorCode.none
     assert outcomes(answer) == {ORDERS_0: (ErrorCode.not_controller, None)}
 
 
 def test_the_internals_of_a_failed_election_are_not_sent(world: BrokerWorld) -> None:
-    answer = ask(
-        world,
-        elect(("orders", (0,))),
-        PartitionResults(
-            ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.unknown_server_error, "secret"),)
-        ),
-    )
+    secret = verdicts((ORDERS_0, ErrorCode.unknown_server_error, "secret"))
+
+    answer = ask(world, elect(("orders", (0,))), secret)
 
     assert outcomes(answer) == {ORDERS_0: (ErrorCode.unknown_server_error, None)}
 
@@ -610,15 +570,6 @@ def test_written_features_that_the_broker_does_not_read_in_time_have_failed(
     ]
 
 
-def test_only_the_controller_updates_features(world: BrokerWorld) -> None:
-    world.controller.is_active = False
-
-    answer = ask(world, features(1, upgrade_type=1), None)
-
-    assert answer.error_code is ErrorCode.not_controller
-    assert answer.error_message == "This is not the correct controller for this cluster."
-
-
 def test_before_feature_versioning_features_cannot_be_updated(executor: ThreadPoolExecutor) -> None:
     world = BrokerWorld(executor, inter__broker__protocol__version="2.6")
 
@@ -626,3 +577,25 @@ def test_before_feature_versioning_features_cannot_be_updated(executor: ThreadPo
 
     assert answer.error_code is ErrorCode.invalid_request
     assert answer.error_message == "Feature versioning system is disabled."
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (reassign(("orders", 0, (3,))), PartitionResults(ErrorCode.not_controller)),
+        (list_reassignments(), OngoingReassignments(ErrorCode.not_controller)),
+        (features(1, upgrade_type=1), None),
+    ],
+    ids=["reassigns", "lists reassignments", "updates features"],
+)
+def test_who_is_not_the_controller_does_nothing(
+    world: BrokerWorld, request_: Any, answer: Result | None
+) -> None:
+    # Features are not even asked for; the others are for the controller itself to refuse.
+    world.controller.is_active = answer is not None
+
+    refused = ask(world, request_, answer)
+
+    assert refused.error_code is ErrorCode.not_controller
+    assert refused.error_message == "This is not the correct controller for this cluster."
+    assert not getattr(refused, "responses", ())

@@ -134,11 +134,15 @@ def test_a_topic_that_was_made_again_is_not_the_one_that_was_asked_for(world: Br
     assert fetch(world)[0].error_code is ErrorCode.inconsistent_topic_id
 
 
-def test_consumers_see_what_is_committed_and_followers_all(world: BrokerWorld) -> None:
+@pytest.mark.parametrize("replica_id", [-1, -2], ids=["consumer", "debugging consumer"])
+def test_consumers_see_what_is_committed_and_followers_all(
+    world: BrokerWorld, replica_id: int
+) -> None:
+    """Kafka 3.9 takes replica id -2 for a consumer in Fetch, and for a follower in ListOffsets."""
     world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2))
     fill(world, 3)
 
-    [consumer] = fetch(world)
+    [consumer] = fetch(world, replica_id=replica_id)
     [follower] = fetch(world, replica_id=2)
 
     assert (consumer.high_watermark, consumer.records) == (0, b"")
@@ -398,20 +402,6 @@ async def test_of_many_partitions_only_those_that_changed_are_looked_at_again(
     assert offsets(answers[7].records) == [0, 1]
     assert all(each.error_code is ErrorCode.none for each in answers.values())
     assert set(looked_at) == {changed}
-
-
-def test_a_debugging_consumer_reads_to_the_high_watermark_as_any_consumer(
-    world: BrokerWorld,
-) -> None:
-    """Kafka 3.9 takes replica id -2 for a consumer in Fetch, and for a follower in ListOffsets."""
-    world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2))
-    fill(world, 2)
-
-    [debugging] = fetch(world, (0, 0), replica_id=-2)
-    [consumer] = fetch(world, (0, 0))
-
-    assert debugging == consumer
-    assert offsets(debugging.records) == []
 
 
 def test_a_client_that_calls_itself_a_future_replica_reads_what_is_committed(

@@ -132,12 +132,6 @@ def test_an_older_controller_is_refused_and_changes_nothing(world: BrokerWorld) 
     assert (ignored.controller_epoch, ignored.latest_controller_epoch) == (4, 5)
 
 
-def test_a_controller_of_the_same_epoch_is_accepted(world: BrokerWorld) -> None:
-    world.update({}, controller_epoch=5)
-
-    assert world.update({"orders": {0: metadata(2)}}, controller_epoch=5) is ErrorCode.none
-
-
 def test_brokers_with_different_listeners_are_complained_about(
     world: BrokerWorld, caplog: pytest.LogCaptureFixture
 ) -> None:

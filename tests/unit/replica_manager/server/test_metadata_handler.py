@@ -75,13 +75,6 @@ def test_every_version_shows_a_topic_with_its_leader(world: BrokerWorld, version
         assert topic.topic_id == ORDERS_ID
 
 
-@pytest.mark.parametrize(("version", "topics"), [(0, []), (1, None), (12, None)])
-def test_all_topics_are_asked_for_with_null_or_in_version_0_with_none(
-    world: BrokerWorld, version: int, topics: list[str | UUID] | None
-) -> None:
-    assert errors(ask(world, version, topics)) == {"orders": ErrorCode.none}
-
-
 @pytest.mark.parametrize("version", range(13))
 def test_who_asks_for_all_topics_creates_none_and_learns_of_no_unknown_one(
     world: BrokerWorld, version: int
