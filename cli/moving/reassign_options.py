@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 SHOWN: Final = 10
-"""The most lines of a plan that are shown before a question; --dry-run shows all."""
+"""The most lines of a plan that are shown before a question."""
+IN_DRY_RUN: Final = "--dry-run shows all"
+IN_ROWS: Final = "the rows on stdout are all"
+"""Where all lines are, for a verb that shows them as rows itself."""
 RATES: Final = click.IntRange(1, (1 << 63) - 1)
 
 
@@ -85,12 +88,12 @@ def wave_options(command: CommandT) -> CommandT:
     return command
 
 
-def show(lines: Sequence[str]) -> None:
-    """Show the first lines of a plan on stderr."""
+def show(lines: Sequence[str], where_all_are: str = IN_DRY_RUN) -> None:
+    """Show the first lines of a plan on stderr; if there are more, say where all of them are."""
     for line in lines[:SHOWN]:
         say(line)
     if len(lines) > SHOWN:
-        say(f"and {len(lines) - SHOWN} more; --dry-run shows all")
+        say(f"and {len(lines) - SHOWN} more; {where_all_are}")
 
 
 def move_text(plan: PlannedMove) -> str:
@@ -146,7 +149,8 @@ def say_what_stands(runner: MoveRunner) -> None:
         say(f"{len(runner.asked)} moves were asked for; those under way go on without this command")
     if runner.edits:
         say("the throttle stands:")
-        show([f"  {edit.text}" for edit in runner.edits if edit.value is not None])
+        lines = [f"  {edit.text}" for edit in runner.edits if edit.value is not None]
+        show(lines, "zkctl reassign status shows all")
 
 
 def say_interrupted(runner: MoveRunner, what: str) -> None:
