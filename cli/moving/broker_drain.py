@@ -68,7 +68,7 @@ _DRAINED: Final = named("broker_id")
     "at_once",
     type=click.IntRange(1),
     metavar="N",
-    help=f"Move so many partitions at once.  [default: {IN_FLIGHT}]",
+    help=f"How many partitions are moved at once.  [default: {IN_FLIGHT}]",
 )
 @click.option(
     "--save-current",

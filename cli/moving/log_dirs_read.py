@@ -53,9 +53,11 @@ _brokers = click.argument(
     type=click.Choice(_BY),
     default="log-dir",
     show_default=True,
-    help="What sizes are added up for.",
+    help="Add up the sizes for each of these.",
 )
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC", help="Only replicas of this topic."
+)
 @reads
 def sizes(broker_ids: tuple[int, ...], by: str, topics: tuple[str, ...]) -> None:
     """How much is in the log directories of BROKER, or of every broker.

@@ -75,13 +75,14 @@ def wave_options(command: CommandT) -> CommandT:
             "--patience",
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
-            help="Stop waiting when nothing has moved on for so long.  [default: 300]",
+            help="Stop waiting when no move has made progress for this long.  [default: 300]",
         ),
         click.option(
             "--throttle",
             type=RATES,
             metavar="BYTES/S",
-            help="Each broker sends, and receives, so much for moves.  [Kafka says: at least 1024]",
+            help="The most that each broker sends, and receives, for moves.  "
+            "[Kafka advises at least 1024]",
         ),
     ):
         command = option(command)

@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     "at_once",
     type=click.IntRange(1),
     metavar="N",
-    help="Move so many partitions at once, the next when one is done; this waits for all.",
+    help="How many partitions are moved at once; the next starts when one is done. Waits for all.",
 )
-@click.option("--wait", is_flag=True, help="Until the replicas have moved.")
+@click.option("--wait", is_flag=True, help="Wait until the replicas have moved.")
 @dry_run_option
 @yes_option
 def start(

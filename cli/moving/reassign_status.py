@@ -58,7 +58,8 @@ _LAYOUT: Final = Layout(
 def status(file: Path | None, interval: float, check: bool) -> int:
     """Every partition that is being moved, with what is copied, how fast, and what stalls it.
 
-    stderr sums it up, and names the throttles that stand.
+    A summary goes to stderr, with the throttles that are set on live brokers, and on topics that
+    are being moved or stand in FILE.
 
     Examples:
       zkctl reassign status
