@@ -108,7 +108,10 @@ def move_text(plan: PlannedMove) -> str:
 
 def moves_text(moves: Sequence[str], file: Path | None) -> str:
     """The moves as written on the command line, for the text of another command."""
-    return f"--file {shlex.quote(str(file))}" if file is not None else shlex.join(moves)
+    if file is not None:
+        return f"--file {shlex.quote(str(file))}"
+    dashes = ["--"] if any(each.startswith("-") for each in moves) else []
+    return shlex.join([*dashes, *moves])
 
 
 def moved_row(
