@@ -182,7 +182,9 @@ def _decision_cells(decision: AclDecision) -> dict[str, Any]:
 @command.command("explain")
 @click.argument("resources", nargs=-1, metavar="[RESOURCE]")
 @click.option("--principal", required=True, metavar="TYPE:NAME", help="Who wants to do it.")
-@click.option("--host", metavar="ADDRESS", help="From there.  [default: where no rule names it]")
+@click.option(
+    "--host", metavar="ADDRESS", help="The client's host.  [default: one that no rule names]"
+)
 @click.option("--operation", metavar="OPERATION", help="What it wants to do with RESOURCE.")
 @click.option("--api", metavar="NAME", help="Every right that this request needs, such as Produce.")
 @resource_options

@@ -53,7 +53,7 @@ command.add_command(drain)
     multiple=True,
     metavar="KEY=VALUE",
     callback=parse_overrides,
-    help="A configuration stronger than FILE's.",
+    help="A configuration that overrides FILE's.",
 )
 @click.option(
     "--metrics-port",
@@ -70,7 +70,7 @@ command.add_command(drain)
 @click.option(
     "--metrics-of-partitions",
     is_flag=True,
-    help="Serve also those of single partitions, some ten of each.",
+    help="Also serve the metrics of single partitions, some ten for each.",
 )
 @click.option("--detach", is_flag=True, help="Return when it is registered, and leave it running.")
 @without_contexts

@@ -45,7 +45,7 @@ def command() -> None:
 @command.command("perf")
 @click.option(
     "--rounds", type=click.IntRange(1, 10_000), default=20, show_default=True, metavar="N",
-    help="So often each check is measured.",
+    help="How often each check is measured.",
 )  # fmt: skip
 @click.option(
     "--limit", "limits", multiple=True, metavar="CHECK=MS", help="The highest p99 that passes."

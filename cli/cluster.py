@@ -73,7 +73,7 @@ def fetch() -> None:
     multiple=True,
     metavar="KEY=VALUE",
     callback=parse_overrides,
-    help="A broker configuration for this run, stronger than server.properties.",
+    help="A broker configuration for this run; it overrides server.properties.",
 )
 @click.option(
     "--metrics-port",
@@ -84,7 +84,7 @@ def fetch() -> None:
 @click.option(
     "--metrics-of-partitions",
     is_flag=True,
-    help="Serve also those of single partitions, some ten of each.",
+    help="Also serve the metrics of single partitions, some ten for each.",
 )
 @click.option(
     "--detach", is_flag=True, help="Return when the cluster is ready, and leave it running."

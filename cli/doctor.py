@@ -80,7 +80,7 @@ _RULES: Final = named(
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="A deletion, a move or a notification is stuck when it is older.",
+    help="A deletion, a move or a notification that is older counts as stuck.",
 )
 @click.option(
     "--watch",

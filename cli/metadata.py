@@ -70,9 +70,14 @@ def command() -> None:
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="A difference must be there at a second look, so much later.",
+    help="Report a difference if a second look, this much later, shows it too.",
 )
-@click.option("--all", "is_all", is_flag=True, help="Show what vanished meanwhile as well.")
+@click.option(
+    "--all",
+    "is_all",
+    is_flag=True,
+    help="Also show differences that the second look does not show.",
+)
 def diff(topic: str | None, broker_id: int | None, patience_s: float, is_all: bool) -> int:
     """Every broker's metadata, logs, leaderships and leader epochs beside the znodes.
 

@@ -53,17 +53,21 @@ LAYOUT: Final = Layout(
 
 @click.group("partition", cls=VerbGroup)
 def command() -> None:
-    """Who leads, who is in sync, as ZooKeeper has it; leaders elected."""
+    """Who leads and who is in sync, as ZooKeeper has it; elect leaders."""
 
 
 command.add_command(elect)
 
 
 @command.command("list")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic.")
-@click.option("--offline", is_flag=True, help="Those without a live leader.")
-@click.option("--under-replicated", is_flag=True, help="Those with replicas out of sync.")
-@click.option("--not-preferred", is_flag=True, help="Those not led by their first replica.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC", help="Only partitions of this topic."
+)
+@click.option("--offline", is_flag=True, help="Only partitions without a live leader.")
+@click.option("--under-replicated", is_flag=True, help="Only partitions with replicas out of sync.")
+@click.option(
+    "--not-preferred", is_flag=True, help="Only partitions not led by their preferred leader."
+)
 @click.option("--check", is_flag=True, help="Exit with 1 if anything is listed.")
 def list_(
     topics: tuple[str, ...], offline: bool, under_replicated: bool, not_preferred: bool, check: bool

@@ -77,9 +77,9 @@ def command() -> None:
     "any_",
     multiple=True,
     type=click.Choice((USER, CLIENT, IP)),
-    help="With such a part, whatever its name.",
+    help="Only entities with this part, whatever its name.",
 )
-@click.option("--exact", is_flag=True, help="And without any other part.")
+@click.option("--exact", is_flag=True, help="Only entities without any other part.")
 def list_(any_: tuple[str, ...], exact: bool, **names: Any) -> None:
     """Entities with quotas: all, or those with the parts that are named.
 
@@ -186,7 +186,7 @@ def set_(quotas: tuple[str, ...], dry_run: bool, yes: bool, **names: Any) -> Non
 @click.option("--dry-run", is_flag=True, help="Have it checked, show it, change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def unset(keys: tuple[str, ...], dry_run: bool, yes: bool, **names: Any) -> None:
-    """Take quotas away from every entity that is named: then a less specific one counts.
+    """Remove quotas from every entity that is named; a less specific quota then counts.
 
     A quota that is not set there is no error.
 

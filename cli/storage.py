@@ -40,8 +40,15 @@ def command() -> None:
 
 @command.command("format")
 @_config
-@click.option("--cluster-id", "-t", required=True, help="The id of the cluster, as random-uuid.")
-@click.option("--ignore-formatted", "-g", is_flag=True, help="Format only what is not yet.")
+@click.option(
+    "--cluster-id",
+    "-t",
+    required=True,
+    help="The id of the cluster, as storage random-uuid prints one.",
+)
+@click.option(
+    "--ignore-formatted", "-g", is_flag=True, help="Leave formatted directories as they are."
+)
 @click.option(
     "--release-version",
     "-r",

@@ -79,7 +79,8 @@ def _which_token(function: F) -> F:
     type=click.IntRange(_OWN_LIMIT, _LONGEST_MS),
     default=_OWN_LIMIT,
     metavar="MS",
-    help="It ends then, however often it is renewed.  [default: delegation.token.max.lifetime.ms]",
+    help="The token ends then, however often it is renewed.  "
+    "[default: delegation.token.max.lifetime.ms]",
 )
 @_dry_run
 @_yes
@@ -140,9 +141,11 @@ def create(
 
 
 @command.command("list")
-@click.option("--owner", "owners", multiple=True, metavar="TYPE:NAME", help="It owns or renews it.")
 @click.option(
-    "--requester", "requesters", multiple=True, metavar="TYPE:NAME", help="Created by it."
+    "--owner", "owners", multiple=True, metavar="TYPE:NAME", help="Who owns or renews it."
+)
+@click.option(
+    "--requester", "requesters", multiple=True, metavar="TYPE:NAME", help="Who created it."
 )
 def list_(owners: tuple[str, ...], requesters: tuple[str, ...]) -> None:
     """The tokens that you own, renew, or may describe. Their HMACs are not shown.
@@ -175,7 +178,7 @@ def list_(owners: tuple[str, ...], requesters: tuple[str, ...]) -> None:
     type=click.IntRange(_OWN_LIMIT, _LONGEST_MS),
     default=_OWN_LIMIT,
     metavar="MS",
-    help="It expires so long from now.  [default: delegation.token.expiry.time.ms]",
+    help="The token expires this long from now.  [default: delegation.token.expiry.time.ms]",
 )
 @_dry_run
 @_yes
@@ -215,7 +218,7 @@ def renew(
     type=click.IntRange(_OWN_LIMIT, _LONGEST_MS),
     default=_OWN_LIMIT,
     metavar="MS",
-    help="It expires so long from now.  [default: at once]",
+    help="The token expires this long from now.  [default: at once]",
 )
 @_dry_run
 @_yes

@@ -76,7 +76,9 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only in this state.")
-@click.option("--producer-id", "producer_ids", multiple=True, type=int, help="Only of this one.")
+@click.option(
+    "--producer-id", "producer_ids", multiple=True, type=int, help="Only of this producer."
+)
 @click.option(
     "--longer-than",
     type=click.IntRange(0),

@@ -31,10 +31,18 @@ _SHOWN: Final = 20
 """The most ACLs that are shown before a question; --dry-run shows all."""
 
 _allow = click.option(
-    "--allow-principal", "allow_principals", multiple=True, metavar="TYPE:NAME", help="Allow it."
+    "--allow-principal",
+    "allow_principals",
+    multiple=True,
+    metavar="TYPE:NAME",
+    help="Allow this principal.",
 )
 _deny = click.option(
-    "--deny-principal", "deny_principals", multiple=True, metavar="TYPE:NAME", help="Deny it."
+    "--deny-principal",
+    "deny_principals",
+    multiple=True,
+    metavar="TYPE:NAME",
+    help="Deny this principal.",
 )
 _allow_host = click.option(
     "--allow-host", "allow_hosts", multiple=True, metavar="ADDRESS", help="[default: *, every host]"
@@ -147,7 +155,7 @@ def add(in_zookeeper: bool, set_acl: bool, dry_run: bool, yes: bool, **values: A
 @dry_run
 @yes
 def remove(in_zookeeper: bool, set_acl: bool, dry_run: bool, yes: bool, **values: Any) -> None:
-    """Remove ACLs: those that add makes of the same options, or those that filters leave.
+    """Remove ACLs: those that acl add makes of the same options, or those that filters find.
 
     With --allow-principal or --deny-principal they are exactly what add makes. Without, all ACLs of
     the resources are removed, or those that --principal, --host, --operation and --permission

@@ -23,7 +23,7 @@ _RESOURCES: Final = (
         "user_principals",
         multiple=True,
         metavar="TYPE:NAME",
-        help="A user, whose tokens it is about.  [needs Kafka 3.3]",
+        help="A user: who may describe or create that user's tokens.  [needs Kafka 3.3]",
     ),
 )
 _PATTERN_TYPE: Final = click.option(
@@ -32,8 +32,16 @@ _PATTERN_TYPE: Final = click.option(
     help="any: both kinds with this very name. match: all that apply to a resource of this name.",
 )
 _FILTERS: Final = (
-    click.option("--principal", "principals", multiple=True, metavar="TYPE:NAME", help="Only its."),
-    click.option("--host", "hosts", multiple=True, metavar="ADDRESS", help="Only for this host."),
+    click.option(
+        "--principal",
+        "principals",
+        multiple=True,
+        metavar="TYPE:NAME",
+        help="Only ACLs of this principal.",
+    ),
+    click.option(
+        "--host", "hosts", multiple=True, metavar="ADDRESS", help="Only ACLs for this host."
+    ),
     click.option("--operation", "operations", multiple=True, metavar="OPERATION"),
     click.option(
         "--permission",

@@ -50,7 +50,7 @@ def _change_options(command: _F) -> _F:
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Give a key a value.")
 @click.option("--append", multiple=True, metavar="KEY=VALUE,…", help="Add to a list.")
 @click.option("--subtract", multiple=True, metavar="KEY=VALUE,…", help="Take out of a list.")
-@click.option("--unset", "unset_", multiple=True, metavar="KEY", help="Take a key away, as well.")
+@click.option("--unset", "unset_", multiple=True, metavar="KEY", help="Remove a key.")
 @click.option(
     "--from-file",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -108,7 +108,7 @@ def set_(
 
 @click.command("unset")
 @_change_options
-@click.option("--key", "keys", multiple=True, metavar="KEY", help="Back to what it is without it.")
+@click.option("--key", "keys", multiple=True, metavar="KEY", help="Remove this key.")
 def unset(
     kind: str,
     names: tuple[str, ...],
@@ -119,7 +119,7 @@ def unset(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Take keys away from every NAME of that KIND: then what it inherits counts.
+    """Remove keys from every NAME of that KIND; the inherited values then apply.
 
     A key that is not set there is no error.
 

@@ -72,11 +72,11 @@ class ConfigDifference(NamedTuple):
 @default_option
 @client_option
 @click.option("--all-entities", is_flag=True, help="Every entity of that kind, such as brokers.")
-@click.option("--defaults", is_flag=True, help="From what it would be without its own values.")
+@click.option("--defaults", is_flag=True, help="Compare with NAME without its own values.")
 @click.option(
     "--file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="From properties: what they say, and what is set that they do not say.",
+    help="Compare with properties: the keys in FILE, and keys that are set and not in FILE.",
 )
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Compare only this key.")
 @click.option("--all", "is_all", is_flag=True, help="Also keys that are a broker's own by nature.")
@@ -91,7 +91,7 @@ def diff(
     keys: tuple[str, ...],
     is_all: bool,
 ) -> int:
-    """Keys whose values differ between every NAME, or from a file or the defaults.
+    """Keys whose values differ: between every NAME, or from a file, or from the defaults.
 
     Exits with 1 if there is a difference. What is sensitive cannot be compared: only whether it is
     set counts.

@@ -81,11 +81,18 @@ def _from_zookeeper(
     given: Settings, kind: str, entities: Sequence[ConfigEntity] | None
 ) -> dict[ConfigEntity, SettingsByName]:
     from zkcontroller_cli.configurations.stored_configs import stored_entities, stored_settings
+    from zkcontroller_cli.znodes.partitions import live_broker_ids
     from zkcontroller_cli.znodes.session import open_zookeeper
 
     with open_zookeeper(given) as zookeeper:
         chosen = stored_entities(zookeeper, kind) if entities is None else entities
-        return stored_settings(zookeeper, chosen)
+        found = stored_settings(zookeeper, chosen)
+        unset = [each for each in found if kind == BROKER and not found[each]]
+        live = {str(broker_id) for broker_id in live_broker_ids(zookeeper)} if unset else set()
+    for entity in unset:
+        if not entity.is_default and entity.name not in live:
+            say(f"warning: {entity.text} is not registered, and ZooKeeper has no value for it")
+    return found
 
 
 def _quotas_and_credentials(

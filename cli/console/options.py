@@ -232,7 +232,7 @@ def _watch_option() -> click.Option:
         metavar="[SECONDS]",
         expose_value=False,
         callback=_store("watch_s"),
-        help=f"Look again and again, {_WATCH_S:g} seconds apart or so many, until Ctrl-C.",
+        help=f"Repeat every SECONDS (default {_WATCH_S:g}), until Ctrl-C.",
     )
 
 

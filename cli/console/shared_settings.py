@@ -210,7 +210,8 @@ class Settings:
         if address is None and (brokers := self.find_bootstrap()) is not None:
             raise BadUsage(
                 f"this needs the ZooKeeper of the brokers at {brokers.text}, and brokers do not "
-                "name it: say -z HOST:PORT[/CHROOT] or set ZKCTL_ZOOKEEPER"
+                "name it: say -z HOST:PORT[/CHROOT] or set ZKCTL_ZOOKEEPER; "
+                "KRaft clusters have none"
             )
         if address is None:
             raise BadUsage(

@@ -67,11 +67,15 @@ _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--all-topics", is_flag=True, help="Every partition with a committed offset.")
 @click.option("--to-earliest", is_flag=True, help="To the log's start.")
 @click.option("--to-latest", is_flag=True, help="To the log's end.")
-@click.option("--to-current", is_flag=True, help="As it is; the log's end where there is none.")
+@click.option(
+    "--to-current", is_flag=True, help="The committed offset; the log's end where there is none."
+)
 @click.option("--to-offset", type=click.IntRange(0, (1 << 63) - 1), help="To this offset.")
 @click.option("--to-datetime", metavar="ISO8601", help="To the first record of this time or later.")
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="Like --to-datetime, so long ago.")
-@click.option("--shift-by", type=int, help="So many records on, or back if negative.")
+@click.option(
+    "--by-duration", metavar="PnDTnHnMnS", help="Like --to-datetime, for the time this long ago."
+)
+@click.option("--shift-by", type=int, help="Forward by this many records; backward if negative.")
 @click.option(
     "--from-file",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from zkcontroller_cli.values.topic_names import as_last_argument
 from zkcontroller_cli.znodes.partitions import PartitionView
 
 START_BROKER: Final = "start the broker that is named as the blocker"
@@ -166,7 +167,7 @@ def blockers_in_znodes(
                 "a reassignment of it is under way",
                 "wait for its end, or cancel it: the controller refuses a cancel while the topic "
                 "is marked, so unblock takes the mark away, cancels, and deletes again",
-                f"zkctl deletion unblock {topic}",
+                f"zkctl deletion unblock {as_last_argument(topic)}",
             )
         )
     return blockers
@@ -202,7 +203,7 @@ def _of_controller(deletion: Deletion) -> Iterable[Blocker]:
             f"the controller, broker {deletion.controller_id}, does not work: "
             f"{deletion.controller_error}",
             "have another one elected: it carries the deletion on",
-            f"zkctl deletion unblock {deletion.topic}",
+            f"zkctl deletion unblock {as_last_argument(deletion.topic)}",
             deletion.controller_id,
         )
     if deletion.is_enabled is False:
@@ -239,7 +240,7 @@ def _of_live_brokers(deletion: Deletion) -> Iterable[Blocker]:
 
 
 def _unexplained(deletion: Deletion) -> Blocker:
-    unblock = f"zkctl deletion unblock {deletion.topic}"
+    unblock = f"zkctl deletion unblock {as_last_argument(deletion.topic)}"
     left = [broker for broker, found in sorted(deletion.held.items()) if found.left]
     if left:
         ids = ", ".join(map(str, left))

@@ -199,8 +199,17 @@ def _command(templates: tuple[str, ...], places: list[Place]) -> str:
                 if (value := getattr(place, name)) is not None
             }
             with contextlib.suppress(KeyError):
-                return template.format(**values)
+                return _behind_dashes(template.format(**values), place.topic)
     raise AssertionError("the last command names nothing that a place may lack")
+
+
+def _behind_dashes(line: str, topic: str | None) -> str:
+    """The command line with a topic that begins with a dash, or its partition, at the end."""
+    if topic is None or not topic.startswith("-"):
+        return line
+    words = line.split(" ")
+    named = [word for word in words if word.startswith(topic)]
+    return " ".join([*(word for word in words if word not in named), "--", *named])
 
 
 def _shared(id_: str, title: str | None = None) -> tuple[str, Severity, str]:

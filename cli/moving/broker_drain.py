@@ -11,6 +11,8 @@ from zkcontroller_cli.console.errors import BadUsage, CommandFailed, Refused
 from zkcontroller_cli.console.options import Bootstrap, Settings, say, settings
 from zkcontroller_cli.console.render import Layout, named
 from zkcontroller_cli.moving.reassign_options import (
+    IN_DRY_RUN,
+    IN_ROWS,
     dry_run_option,
     estimate_lines,
     limit_of,
@@ -66,7 +68,7 @@ _DRAINED: Final = named("broker_id")
     "at_once",
     type=click.IntRange(1),
     metavar="N",
-    help=f"Move so many partitions at once.  [default: {IN_FLIGHT}]",
+    help=f"How many partitions are moved at once.  [default: {IN_FLIGHT}]",
 )
 @click.option(
     "--save-current",
@@ -132,7 +134,7 @@ def drain(
         limit_s=limit_of(given),
     )
     runner = MoveRunner(bootstrap, order, given.deadline_s)
-    planned.say(throttle)
+    planned.say(throttle, IN_ROWS if dry_run else IN_DRY_RUN)
     if dry_run:
         given.renderer.rows(planned.rows(), _PLAN)
         return
@@ -177,7 +179,7 @@ class DrainPlan:
             for move in self.moves
         ]
 
-    def say(self, rate: int | None) -> None:
+    def say(self, rate: int | None, where_all_are: str) -> None:
         """Show the plan and its costs on stderr; ``rate``: bytes per second, None: no throttle."""
         if self._under_way:
             say(f"{len(self._under_way)} moves off broker {self._broker_id} are under way already")
@@ -188,7 +190,8 @@ class DrainPlan:
                 f"  {name.topic}-{name.partition}: {_listed(self.before[name])} -> "
                 f"{_listed(target)}"
                 for name, target in self.to_begin.items()
-            ]
+            ],
+            where_all_are,
         )
         for line in estimate_lines(self._costs.estimate, self._costs.usable, rate):
             say(line)

@@ -11,7 +11,7 @@ from zkcontroller_cli.console.errors import Refused, TimedOut
 from zkcontroller_cli.console.options import Bootstrap, Settings, say
 from zkcontroller_cli.console.render import Layout
 from zkcontroller_cli.moving.leadership_plan import LedPartition, PlannedHandover, plan_handovers
-from zkcontroller_cli.moving.reassign_options import partition_name, show
+from zkcontroller_cli.moving.reassign_options import IN_DRY_RUN, IN_ROWS, partition_name, show
 from zkcontroller_cli.values.moves import Move, NamedPartition, write_moves
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def hand_over(
         given.can_be_asked(question, yes=yes)
     bootstrap = brokers_to_change(given)
     plans = run(_planned(given, bootstrap, broker_id, exclude))
-    show([_text(each) for each in plans])
+    show([_text(each) for each in plans], IN_ROWS if is_dry_run else IN_DRY_RUN)
     if is_dry_run:
         given.renderer.rows([each.row() for each in plans], _PLAN)
         return

@@ -72,6 +72,12 @@ def of_topics(read: Sequence[LogDirReading], topics: Sequence[str]) -> list[LogD
     ]
 
 
+def topics_without_replicas(read: Sequence[LogDirReading], topics: Sequence[str]) -> list[str]:
+    """The named topics of which no directory has a replica; perhaps a name is misspelt."""
+    found = {replica.topic for each in read for replica in each.replicas}
+    return [topic for topic in topics if topic not in found]
+
+
 def size_rows(read: Sequence[LogDirReading], by: SizesBy) -> list[Row]:
     """The sizes in ``read`` as rows with the keys of :data:`KEYS`."""
     match by:

@@ -50,9 +50,9 @@ _SAY_EVERY_S: Final = 10.0
     "--throttle",
     type=RATES,
     metavar="BYTES/S",
-    help="The broker moves so much between its log directories; with --wait it is removed.",
+    help="The most that the broker moves between log directories; --wait removes it at the end.",
 )
-@click.option("--wait", is_flag=True, help="Until they are there.")
+@click.option("--wait", is_flag=True, help="Wait until they are there.")
 @dry_run_option
 @yes_option
 def move(

@@ -53,9 +53,11 @@ _brokers = click.argument(
     type=click.Choice(_BY),
     default="log-dir",
     show_default=True,
-    help="What sizes are added up for.",
+    help="Add up the sizes for each of these.",
 )
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC", help="Only replicas of this topic."
+)
 @reads
 def sizes(broker_ids: tuple[int, ...], by: str, topics: tuple[str, ...]) -> None:
     """How much is in the log directories of BROKER, or of every broker.
@@ -65,12 +67,22 @@ def sizes(broker_ids: tuple[int, ...], by: str, topics: tuple[str, ...]) -> None
       zkctl log-dirs sizes --by topic
       zkctl log-dirs sizes 1 2 --by partition --topic orders
     """
-    from zkcontroller_cli.moving.log_dir_rows import KEYS, SizesBy, of_topics, size_rows
+    from zkcontroller_cli.moving.log_dir_rows import (
+        KEYS,
+        SizesBy,
+        of_topics,
+        size_rows,
+        topics_without_replicas,
+    )
     from zkcontroller_cli.wire.log_dirs import log_dirs_of
     from zkcontroller_cli.wire.requests import Deadline, run
 
     given = settings()
     read = run(log_dirs_of(given.bootstrap(), Deadline(given.deadline_s), broker_ids))
+    for topic in topics_without_replicas(read, topics):
+        say(
+            f"warning: no log directory that was read has topic {topic}; zkctl topic list shows all"
+        )
     wanted = SizesBy(by)
     keys = KEYS[wanted]
     name = {SizesBy.BROKER: "broker_id", SizesBy.LOG_DIR: "log_dir", SizesBy.TOPIC: "topic"}

@@ -68,8 +68,9 @@ def cancel(
 ) -> None:
     """Cancel moves that are under way: their new replicas go, their old ones stay.
 
-    Of a --file those are cancelled that are under way, moves to log directories too. The throttle
-    of all that were named is removed; the rates of brokers stay while others are being moved.
+    With --file, the moves of the file that are under way are cancelled, also those between log
+    directories. The throttle of all named moves is removed; brokers keep their rates while other
+    partitions are being moved.
 
     Examples:
       zkctl reassign cancel orders-0

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 SHOWN: Final = 10
-"""The most lines of a plan that are shown before a question; --dry-run shows all."""
+"""The most lines of a plan that are shown before a question."""
+IN_DRY_RUN: Final = "--dry-run shows all"
+IN_ROWS: Final = "the rows on stdout are all"
+"""Where all lines are, for a verb that shows them as rows itself."""
 RATES: Final = click.IntRange(1, (1 << 63) - 1)
 
 
@@ -72,25 +75,26 @@ def wave_options(command: CommandT) -> CommandT:
             "--patience",
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
-            help="Stop waiting when nothing has moved on for so long.  [default: 300]",
+            help="Stop waiting when no move has made progress for this long.  [default: 300]",
         ),
         click.option(
             "--throttle",
             type=RATES,
             metavar="BYTES/S",
-            help="Each broker sends, and receives, so much for moves.  [Kafka says: at least 1024]",
+            help="The most that each broker sends, and receives, for moves.  "
+            "[Kafka advises at least 1024]",
         ),
     ):
         command = option(command)
     return command
 
 
-def show(lines: Sequence[str]) -> None:
-    """Show the first lines of a plan on stderr."""
+def show(lines: Sequence[str], where_all_are: str = IN_DRY_RUN) -> None:
+    """Show the first lines of a plan on stderr; if there are more, say where all of them are."""
     for line in lines[:SHOWN]:
         say(line)
     if len(lines) > SHOWN:
-        say(f"and {len(lines) - SHOWN} more; --dry-run shows all")
+        say(f"and {len(lines) - SHOWN} more; {where_all_are}")
 
 
 def move_text(plan: PlannedMove) -> str:
@@ -104,7 +108,10 @@ def move_text(plan: PlannedMove) -> str:
 
 def moves_text(moves: Sequence[str], file: Path | None) -> str:
     """The moves as written on the command line, for the text of another command."""
-    return f"--file {shlex.quote(str(file))}" if file is not None else shlex.join(moves)
+    if file is not None:
+        return f"--file {shlex.quote(str(file))}"
+    dashes = ["--"] if any(each.startswith("-") for each in moves) else []
+    return shlex.join([*dashes, *moves])
 
 
 def moved_row(
@@ -146,7 +153,8 @@ def say_what_stands(runner: MoveRunner) -> None:
         say(f"{len(runner.asked)} moves were asked for; those under way go on without this command")
     if runner.edits:
         say("the throttle stands:")
-        show([f"  {edit.text}" for edit in runner.edits if edit.value is not None])
+        lines = [f"  {edit.text}" for edit in runner.edits if edit.value is not None]
+        show(lines, "zkctl reassign status shows all")
 
 
 def say_interrupted(runner: MoveRunner, what: str) -> None:

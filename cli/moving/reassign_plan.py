@@ -37,10 +37,14 @@ _LAYOUT = Layout(
 
 
 @click.command("plan")
-@click.option("--balance", is_flag=True, help="As many replicas and leaders on each broker.")
+@click.option("--balance", is_flag=True, help="Spread replicas and preferred leaders evenly.")
 @click.option("--drain", multiple=True, type=int, metavar="ID", help="Empty this broker.")
-@click.option("--add", multiple=True, type=int, metavar="ID", help="Let this broker take its part.")
-@click.option("--replication-factor", type=click.IntRange(1), help="So many replicas each.")
+@click.option(
+    "--add", multiple=True, type=int, metavar="ID", help="Move a fair share to this new broker."
+)
+@click.option(
+    "--replication-factor", type=click.IntRange(1), help="Give each partition this many replicas."
+)
 @click.option(
     "--to", "receivers", multiple=True, type=int, metavar="ID", help="Only to these brokers."
 )

@@ -12,6 +12,8 @@ import click
 from zkcontroller_cli.console.errors import BadUsage, CommandFailed, Refused
 from zkcontroller_cli.console.options import Settings, say, settings
 from zkcontroller_cli.moving.reassign_options import (
+    IN_DRY_RUN,
+    IN_ROWS,
     MOVED,
     PLANNED_MOVES,
     RATES,
@@ -59,9 +61,9 @@ if TYPE_CHECKING:
     "at_once",
     type=click.IntRange(1),
     metavar="N",
-    help="Move so many partitions at once, the next when one is done; this waits for all.",
+    help="How many partitions are moved at once; the next starts when one is done. Waits for all.",
 )
-@click.option("--wait", is_flag=True, help="Until the replicas have moved.")
+@click.option("--wait", is_flag=True, help="Wait until the replicas have moved.")
 @dry_run_option
 @yes_option
 def start(
@@ -116,7 +118,7 @@ def start(
     if dry_run:
         given.renderer.rows([each.row() for each in check.planned], PLANNED_MOVES)
     check.refuse_impossible(is_additional=additional)
-    show([move_text(each) for each in check.to_begin])
+    show([move_text(each) for each in check.to_begin], IN_ROWS if dry_run else IN_DRY_RUN)
     lines = [f"  {edit.text}" for edit in check.edits]
     if not dry_run:
         show(lines)

@@ -12,7 +12,7 @@ from zkcontroller_cli.console.errors import ExitCode
 from zkcontroller_cli.console.options import Settings, say, settings
 from zkcontroller_cli.console.render import Layout
 from zkcontroller_cli.console.tables import RowColour
-from zkcontroller_cli.moving.reassign_options import partition_name, show
+from zkcontroller_cli.moving.reassign_options import IN_ROWS, partition_name, show
 from zkcontroller_cli.values.moves import Move, read_moves
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ _LAYOUT: Final = Layout(
 def status(file: Path | None, interval: float, check: bool) -> int:
     """Every partition that is being moved, with what is copied, how fast, and what stalls it.
 
-    stderr sums it up, and names the throttles that stand.
+    A summary goes to stderr, with the throttles that are set on live brokers, and on topics that
+    are being moved or stand in FILE.
 
     Examples:
       zkctl reassign status
@@ -74,7 +75,7 @@ def status(file: Path | None, interval: float, check: bool) -> int:
     say(f"{len(reports)} partitions are being moved{progress_line(reports)}")
     if stalled:
         say(f"{len(stalled)} of them are stalled:")
-        show([f"  {line}" for line in stalled])
+        show([f"  {line}" for line in stalled], IN_ROWS)
     given.renderer.rows([each.row() for each in reports], _LAYOUT)
     return ExitCode.FINDING if check and reports else ExitCode.OK
 
@@ -118,4 +119,5 @@ async def _say_throttles(given: Settings, reading: MovesReading, plan: Sequence[
     lines = list(throttle_lines(standing))
     if lines:
         say("throttles:")
-        show([f"  {line}" for line in lines])
+        for line in lines:
+            say(f"  {line}")

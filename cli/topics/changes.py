@@ -81,8 +81,9 @@ def create(
 ) -> None:
     """Create TOPIC and wait until its partitions have leaders.
 
-    What is sent is shown first; nothing is asked, for nothing is taken away. --dry-run has the
-    controller check everything (names, configurations, policies) and create nothing.
+    The request is shown before it is sent. There is no question, because nothing is deleted. With
+    --dry-run the controller checks everything (names, configurations, policies) and creates
+    nothing.
 
     Examples:
       zkctl topic create orders --partitions 6 --replication-factor 3
@@ -272,8 +273,8 @@ def alter(
 ) -> None:
     """Give TOPIC (names or globs) more partitions and wait until they have leaders.
 
-    Partitions cannot be taken away again, and records with a key may go to another partition than
-    before: it is asked first. --dry-run has the controller check it.
+    Partitions cannot be removed again, and records with a key may go to another partition than
+    before. So the plan is shown, and you are asked. With --dry-run the controller only checks it.
 
     Examples:
       zkctl topic alter orders --partitions 12 --dry-run

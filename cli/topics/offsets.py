@@ -143,6 +143,11 @@ async def _wanted(
     )
     known = await metadata(bootstrap, deadline, chosen.exact)
     for topic in known.topics:
+        if topic.error_code is ErrorCode.invalid_topic_exception:
+            raise Refused(
+                f"{topic.name!r} is not a name that a topic can have; "
+                "--topic-partitions takes TOPIC:P"
+            )
         missing = topic.error_code is ErrorCode.unknown_topic_or_partition
         if topic.error_code is not ErrorCode.none and not missing:
             raise Refused(f"topic {topic.name}: {error_text(topic.error_code)}")

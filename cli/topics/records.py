@@ -65,7 +65,7 @@ _DONE: Final = Layout(_name, (), _DONE_KEYS)
 @click.option("--dry-run", is_flag=True, help="Show what would be done, do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete_records(targets: tuple[str, ...], file: Path | None, dry_run: bool, yes: bool) -> None:
-    """Delete the records before OFFSET, which stays; -1 is the end that consumers can read.
+    """Delete the records before OFFSET; -1 deletes all that consumers can read.
 
     The plan is shown first. If one partition cannot be done (an offset behind the log's end, a
     topic that is only compacted), nothing is sent. Afterwards the log starts are read again.

@@ -77,6 +77,7 @@ def test_an_address_is_not_mixed_with_the_default_directory(clusters: TwoCluster
 
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert f"needs the ZooKeeper of the brokers at {clusters.brokers}" in refused.stderr
+        assert refused.stderr.endswith("KRaft clusters have none\n")
 
 
 def test_a_zookeeper_alone_leads_to_its_brokers(clusters: TwoClusters) -> None:

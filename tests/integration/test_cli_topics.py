@@ -96,6 +96,7 @@ def test_records_are_deleted_as_planned_and_offsets_show_it(cluster: KafkaCluste
         cluster, "topic", "offsets", "--topic-partitions", "led*:0-1", "--time", "max-timestamp"
     )
     none = zkctl(cluster, "topic", "offsets", "ledger", "--time", str(FIRST_MS * 2))
+    invalid = refused(cluster, "topic", "offsets", "ledger:1")
 
     assert [(row["new_earliest_offset"], row["record_count"]) for row in planned] == [
         *((4, 4), (RECORDS, RECORDS))
@@ -111,6 +112,7 @@ def test_records_are_deleted_as_planned_and_offsets_show_it(cluster: KafkaCluste
     assert [(row["partition"], row["offset"]) for row in timed] == [(0, 7)]
     assert [(row["partition"], row["offset"]) for row in newest] == [(0, RECORDS - 1)]
     assert [row["offset"] for row in none] == [None, None]
+    assert "'ledger:1' is not a name that a topic can have" in invalid
 
 
 def test_a_compacted_topic_keeps_its_records(cluster: KafkaCluster) -> None:

@@ -359,6 +359,17 @@ def assign_payments(zkctl: Zkctl) -> None:
     zkctl.create(PartitionStateZnode.path("payments", 0), state_znode.encode())
 
 
+def test_a_command_about_a_topic_with_a_leading_dash_can_be_run(healthy: Zkctl) -> None:
+    topic = TopicZnode(None, {0: ReplicaAssignment((1, 2))})
+    put(healthy, TopicZnode.path("-dash"), topic.encode())
+    leaderless = PartitionStateZnode(-1, 4, (1, 2), 7)
+    healthy.create(PartitionStateZnode.path("-dash", 0), leaderless.encode())
+
+    command = found(healthy)["P01"]["command"]
+
+    assert command == "zkctl partition elect --unclean --dry-run -- -dash-0"
+
+
 def test_the_blast_radius_counts_partitions_and_topics(healthy: Zkctl) -> None:
     state(healthy, -1, (1, 2))
     state(healthy, -1, (2, 3), partition=1)

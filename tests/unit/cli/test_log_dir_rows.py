@@ -62,6 +62,11 @@ def test_a_filter_keeps_the_topics_that_are_named() -> None:
     assert rows.of_topics(READ, []) == READ
 
 
+def test_a_topic_that_no_directory_has_is_named() -> None:
+    assert rows.topics_without_replicas(READ, ["bills", "ordres"]) == ["ordres"]
+    assert rows.topics_without_replicas(READ, []) == []
+
+
 def test_a_future_replica_shows_what_is_copied_and_how_fast() -> None:
     then = [log_dir(1, "/a", ("orders", 0, 10)), log_dir(1, "/b", ("orders", 0, 2, True))]
 

@@ -63,6 +63,18 @@ def notified(zkctl: Zkctl) -> list[str]:
     return [orjson.loads(each.data)["entity_path"] for each in found]
 
 
+def test_a_broker_that_zookeeper_does_not_know_is_named(cluster: Zkctl) -> None:
+    put(cluster, "brokers/8", num__io__threads="3")
+
+    unknown = cluster("config", "get", "broker", "7", *JSON)
+    stopped = cluster("config", "get", "broker", "8", *JSON)
+    live = cluster("config", "get", "broker", "1", *JSON)
+
+    assert (unknown.exit_code, unknown.json) == (0, [])
+    assert "broker 7 is not registered, and ZooKeeper has no value for it" in unknown.stderr
+    assert "not registered" not in stopped.stderr + live.stderr
+
+
 def put(zkctl: Zkctl, path: str, **config: str) -> None:
     named = {key.replace("__", "."): value for key, value in config.items()}
     zkctl.create(f"/config/{path}", ConfigZnode(named).encode())
