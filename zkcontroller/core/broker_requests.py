@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice, repeat
-from operator import add, lt
+from itertools import chain, repeat
+from operator import add
 from typing import NamedTuple
 
 from kafka_common.model import LEADER_DURING_DELETE, RECOVERED
@@ -36,7 +36,7 @@ from zkcontroller.core.events import (
     UpdateMetadataResponseReceived,
 )
 from zkcontroller.core.journal import REQUEST_BATCH, Journal
-from zkcontroller.core.partition_table import pick
+from zkcontroller.core.partition_table import distinct, in_slices, is_ascending, pick
 from zkcontroller.state_changes.kafka_values import (
     leader_and_isr_response,
     update_metadata_response,
@@ -145,7 +145,7 @@ class RequestBatch:
         for broker_id, added in self._leader_and_isr.items():
             rows = _distinct(added)
             states = self._states(layout, rows)
-            entries = list(map(add, states, self._ends(version, broker_id, rows)))
+            entries = in_slices(map(add, states, self._ends(version, broker_id, rows)))
             leaders = pick(table.leader, rows)
             leading = leaders.count(broker_id)
             self._journal.record(
@@ -245,7 +245,7 @@ class RequestBatch:
             return
         version = self._config.update_metadata_version
         states = self._metadata_states(bulk.update_metadata_layout(version), rows)
-        found = list(map(add, states, self._metadata_ends(version, rows)))
+        found = in_slices(map(add, states, self._metadata_ends(version, rows)))
         topics = bulk.update_metadata_topics(version, self._grouped(rows, found))
         live_brokers = bulk.update_metadata_live_brokers(
             version, list(context.live_brokers.values())
@@ -303,7 +303,7 @@ class RequestBatch:
             each: bulk.update_metadata_end(
                 version, tuple(b for b in each if not context.is_live(b))
             )
-            for each in set(replicas)
+            for each in distinct(replicas)
         }
         return map(ends.__getitem__, replicas)
 
@@ -385,7 +385,7 @@ class RequestBatch:
         If the rows of a topic are consecutive, its entries are one slice of the list.
         """
         table = self._context.table
-        is_sorted = all(map(lt, rows, islice(rows, 1, None)))
+        is_sorted = is_ascending(rows)
         found: dict[str, list[bytes]] = {}
         at = 0
         while at < len(rows):
@@ -433,7 +433,7 @@ class RequestBatch:
 
 def _distinct(parts: Sequence[Sequence[int]]) -> Sequence[int]:
     """The rows of all parts, each row once.  Each part must have distinct rows."""
-    return parts[0] if len(parts) == 1 else sorted(set(chain.from_iterable(parts)))
+    return parts[0] if len(parts) == 1 else sorted(distinct(in_slices(chain.from_iterable(parts))))
 
 
 def event_for_response(send: SendControlRequest, body: bytes) -> Event | None:

@@ -43,6 +43,7 @@ from zkcontroller.core.events import Reelect
 from zkcontroller.core.features import set_up_feature_versioning
 from zkcontroller.core.journal import csv, scala_hash_set, scala_map, scala_set
 from zkcontroller.core.partition_states import PartitionStateMachine
+from zkcontroller.core.partition_table import distinct
 from zkcontroller.core.preferred_election import FIRST_CHECK_MS, ReplicaLeaderElections
 from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.replica_states import ReplicaStateMachine
@@ -338,7 +339,7 @@ class Failover:
         context, table = self._context, self._context.table
         queued = yield from self._tools.children(DeleteTopicsZnode.PATH, watch=True)
         live = set(context.live_broker_ids)
-        unavailable = {r for r in set(table.replicas) if not live.issuperset(r)}
+        unavailable = {r for r in distinct(table.replicas) if not live.issuperset(r)}
         ineligible = [
             topic
             for topic, rows in table.topics.items()

@@ -29,7 +29,7 @@ from zkcontroller.core.journal import (
     csv,
     keeper_exception,
 )
-from zkcontroller.core.partition_table import pick
+from zkcontroller.core.partition_table import distinct, pick
 from zkcontroller.core.state_znodes import held_states, read_states, write_states
 from zkcontroller.core.states import ReplicaState
 from zkcontroller.core.tools import ControllerTools
@@ -92,7 +92,7 @@ class ReplicaStateMachine:
                     for broker in replicas
                 )
             )
-            for replicas in set(table.replicas)
+            for replicas in distinct(table.replicas)
         }
         table.replica_states[:] = [initial[replicas] for replicas in table.replicas]
         self._journal.info("Triggering online replica state changes", REPLICA_STATE_MACHINE)
@@ -132,7 +132,7 @@ class ReplicaStateMachine:
 
     def _replicas_not_on(self, live: set[int]) -> dict[int, list[int]]:
         table = self._context.table
-        if all(live.issuperset(replicas) for replicas in set(table.replicas)):
+        if all(live.issuperset(replicas) for replicas in distinct(table.replicas)):
             return {}
         found: dict[int, list[int]] = {}
         for row in table.all_rows():

@@ -14,8 +14,16 @@ from kafka_common.model import (
     ReplicaAssignment,
     TopicPartition,
 )
+from zkcontroller.core import partition_table
 from zkcontroller.core.context import ControllerContext
-from zkcontroller.core.partition_table import LEAST_INTERNED, NO_ROW
+from zkcontroller.core.partition_table import (
+    LEAST_INTERNED,
+    NO_ROW,
+    distinct,
+    in_slices,
+    is_ascending,
+    pick,
+)
 from zkcontroller.core.states import PartitionState, ReplicaState
 
 
@@ -302,3 +310,18 @@ def test_as_many_replica_lists_as_partitions_have_are_kept() -> None:
 
     assert len(table.rows_on_broker(100_000)) == len(lists)
     assert len(table._tuples) <= 4 * len(lists)
+
+
+@pytest.mark.parametrize("count", range(8))
+def test_columns_longer_than_a_slice_are_read_whole(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(partition_table, "SLICE_ROWS", 3)
+    rows = list(range(0, 2 * count, 2))
+
+    assert list(pick(range(100, 120), rows)) == [100 + row for row in rows]
+    assert in_slices(iter(rows)) == rows
+    assert distinct(rows + rows) == set(rows)
+    assert is_ascending(rows)
+    for at in range(1, count):
+        assert not is_ascending([*rows[:at], rows[at - 1], *rows[at + 1 :]])
