@@ -95,8 +95,8 @@ class ZkMetadataCache:
     ) -> Generator[None, None, tuple[list[TopicPartition], list[StateChange]]]:
         """Applies ``update``; returns the deleted partitions and the records for the log.
 
-        Yields between topics; the snapshot is replaced in one step at the end.  The live brokers
-        are replaced, the partitions are merged.  ``trace`` adds one record per partition.
+        Yields between topics; the snapshot is replaced in one step.  The live brokers are
+        replaced, the partitions are merged.  ``trace`` adds one record per partition.
         """
         old = self.snapshot
         self._complain_of_full_update(update)
@@ -128,6 +128,8 @@ class ZkMetadataCache:
         for topic, topic_id in topic_ids.items():
             yield
             topic_names[topic_id] = topic
+        replaced = list(old.partitions.values())
+        del old
         self.snapshot = MetadataSnapshot(
             partitions,
             topic_ids,
@@ -135,6 +137,9 @@ class ZkMetadataCache:
             update.controller_id if update.controller_id >= 0 else None,
             live_brokers,
         )
+        while replaced:  # freed topic by topic: all at once they would hold the event loop
+            replaced.pop()
+            yield
         return deleted, records
 
     def _merged_partitions(

@@ -78,6 +78,8 @@ async def handle(
         await _delete_offsets(deleted, broker)
     if error is ErrorCode.none:
         broker.administration.topics.waiters.changed(topic.topic for topic in update.topics)
+    async for topic in all_in_slices(request.topics):
+        topic.partitions.clear()  # freed with the whole request they would hold the event loop
     return refuse(request, context, error)
 
 
