@@ -240,13 +240,13 @@ class ZooKeeperConnection(KazooClient):  # type: ignore[misc]  # kazoo is untype
         """Whether the caller runs in the connection thread, which reads all replies."""
         return self._socket_loop.is_own_thread()
 
-    def stop_within(self, seconds: float) -> None:
-        """Closes the session; without a reply after ``seconds``, cuts the connection."""
+    def stop_within(self, seconds: float, *, has_session: bool) -> None:
+        """Closes the session; without one, or a reply after ``seconds``, cuts the connection."""
         if not self._stopped.is_set():
             self._stopped.set()
             self._queue.append((CloseInstance, None))
             self._socket_loop.wake()
-        if not self._socket_loop.connection_stopped.wait(seconds):
+        if not self._socket_loop.connection_stopped.wait(seconds if has_session else 0):
             self._socket_loop.cut()
         self.handler.stop()
         if self._socket_loop.stop(seconds):

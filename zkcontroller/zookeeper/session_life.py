@@ -111,7 +111,7 @@ class SessionLife:
     def end(self) -> None:
         """Closes the session; if the server does not reply, the session ends with its timeout."""
         self.info("Closing.")
-        self.connection.stop_within(CLOSE_TIMEOUT_S)
+        self.connection.stop_within(CLOSE_TIMEOUT_S, has_session=self.session_id != 0)
         self.closed()
         self.info("Closed.")
 
