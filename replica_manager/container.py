@@ -164,7 +164,7 @@ async def unhealthy(listener: Endpoint) -> str | None:
         finally:
             await connection.close()
     except (OSError, ZkControllerError) as failure:
-        # A broker that refuses a client without a certificate is running.
+        # The broker runs: it has refused this client, which has no certificate.
         return None if any(alert in str(failure) for alert in _WANTS_CERTIFICATE) else str(failure)
     assert isinstance(response, ApiVersionsResponse)
     return None if response.error_code is ErrorCode.none else response.error_code.name

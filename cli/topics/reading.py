@@ -27,7 +27,10 @@ class TopicsRead(NamedTuple):
 
 
 def is_from_zookeeper(given: Settings) -> bool:
-    """Whether to read ZooKeeper: brokers are not named, or less explicitly (Origin)."""
+    """Whether to read ZooKeeper: it is named, and brokers are not or less explicitly.
+
+    ``Origin`` has the order: an option is more explicit than a context.
+    """
     zookeeper, bootstrap = given.find_zookeeper(), given.find_bootstrap()
     return zookeeper is not None and (bootstrap is None or zookeeper.origin < bootstrap.origin)
 

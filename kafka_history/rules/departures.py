@@ -76,7 +76,10 @@ class Departure(NamedTuple):
 
 
 def silences(events: Iterable[Event]) -> Iterator[ZooKeeperSilence]:
-    """Every silence; ``events`` must be in order and hold at least those of ``CLIENT``."""
+    """Each time that a broker heard nothing of ZooKeeper for its session timeout and a second more.
+
+    ``events`` must be in order, with all events of the kinds in :data:`CLIENT`.
+    """
     timeouts: dict[int, int] = {}
     for event in events:
         broker = event.broker_id

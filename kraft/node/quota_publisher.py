@@ -23,7 +23,7 @@ _CLIENT_ID: Final = "client-id"
 
 
 def mutation_quotas(config: ControllerServerConfig) -> MutationQuotas:
-    """The quotas of a node, without any bound yet, for the configured time window."""
+    """The mutation quotas of a node, measured over the configured window; no client has one yet."""
     window_s = config.integer("controller.quota.window.num") * config.integer(
         "controller.quota.window.size.seconds"
     )

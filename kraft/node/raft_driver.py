@@ -306,7 +306,10 @@ class RaftDriver:
         await asyncio.to_thread(self._disk.shutdown)
 
     async def _wait_until_step_is_allowed(self) -> None:
-        """Waits while a step might fail half-way; meanwhile other nodes may elect a leader."""
+        """Waits while the node may open no file, which would break off a step.
+
+        Meanwhile other nodes may elect a leader.
+        """
         if self._may_step() or self._is_leaving:
             return
         _log.error("The node waits: it takes no part in the quorum before it can open files")

@@ -115,18 +115,18 @@ class AbsentLog:
     latest_epoch: int | None = None
 
     def end_offset_for_epoch(self, _: int) -> EpochEndOffset | None:
-        """None: there are no epochs."""
+        """Returns None: an empty log has no epochs."""
         return None
 
     def assign_epoch_start_offset(self, _: int, __: int) -> None:
-        """Does nothing: no record will have the epoch."""
+        """Does nothing: no record of the epoch will be appended."""
 
     def maybe_increment_high_watermark(self, _: int) -> bool:
-        """False: an empty log commits nothing."""
+        """Returns False: the high watermark of an empty log stays 0."""
         return False
 
     def update_high_watermark(self, _: int) -> bool:
-        """False: an empty log commits nothing."""
+        """Returns False: the high watermark of an empty log stays 0."""
         return False
 
     def maybe_increment_log_start_offset(self, _: int, __: str) -> bool:

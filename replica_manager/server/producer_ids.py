@@ -66,7 +66,7 @@ class Blocks(Protocol):
         """A new block of producer ids; RequestRefused or TimeoutError if none is available now."""
 
     async def close(self) -> None:
-        """Frees the resources; no more blocks are needed."""
+        """Frees what it holds; ``allocate`` is not called again."""
 
 
 class BlocksOfController:
