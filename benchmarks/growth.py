@@ -24,6 +24,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from kio.schema.errors import ErrorCode
 from kio.static.protocol import RequestPayload
 
 from benchmarks import plain_client as requests
@@ -82,7 +83,9 @@ class Growing:
         self.broker.start()
         self._session.start()
         self.client = PlainClient(self.address)
-        until_ready(lambda: self.ask(requests.create([TOPIC, WARMING], 1)))
+        until_ready(
+            lambda: self.ask(requests.create([TOPIC, WARMING], 1)), ErrorCode.topic_already_exists
+        )
         until_ready(lambda: self.ask(requests.produce(WARMING, 0, RECORD)))
         until_ready(lambda: self.ask(requests.end_offset(TOPIC)))
         for request in (requests.api_versions(), requests.produce(WARMING, 0, RECORD)):

@@ -101,13 +101,18 @@ class PlainClient:
         return bytes(parts)
 
 
-def until_ready(ask: Callable[[], Any]) -> None:
-    """Asks until the broker is ready, for TIMEOUT_S; then RefusedError with what it said last."""
+def until_ready(ask: Callable[[], Any], done: ErrorCode = ErrorCode.none) -> None:
+    """Asks until the broker is ready, for TIMEOUT_S; then RefusedError with what it said last.
+
+    ``done``: the error that says that an earlier try, which timed out, was carried out.
+    """
     deadline_s = time.monotonic() + TIMEOUT_S
     while True:
         try:
             ask()
         except RefusedError as refused:
+            if refused.code is done:
+                return
             if refused.code not in _BRIEFLY or time.monotonic() > deadline_s:
                 raise
             time.sleep(_AGAIN_S)
