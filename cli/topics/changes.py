@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kafka_history.report.moments import counted
 from zkcontroller_cli.console.errors import Refused, TimedOut
 from zkcontroller_cli.console.options import Bootstrap, parse_overrides, say, settings
 from zkcontroller_cli.console.render import named
@@ -150,8 +151,8 @@ def _creation_text(wanted: CreatableTopic) -> str:
             said.append(f"partition {each.partition_index} on {replicas}")
     else:
         count, factor = wanted.num_partitions, wanted.replication_factor
-        said.append(f"{'default' if count == -1 else count} partitions")
-        said.append(f"{'default' if factor == -1 else factor} replicas each")
+        said.append("partitions by default" if count == -1 else counted(count, "partition"))
+        said.append(f"replication factor {'by default' if factor == -1 else factor}")
     said += [f"{config.name}={config.value}" for config in wanted.configs]
     text = f"  create {wanted.name}: {', '.join(said)}"
     if "." in wanted.name or "_" in wanted.name:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kafka_history.report.moments import counted
 from zkcontroller_cli.console.errors import CommandFailed, Refused
 from zkcontroller_cli.console.options import Bootstrap, Settings, say, settings
 from zkcontroller_cli.console.render import named
@@ -106,8 +107,8 @@ async def _to_delete(
 def _deletion_text(row: TopicRow) -> str:
     internal = ", a topic of Kafka's own" if row["is_internal"] else ""
     return (
-        f"  delete {row['topic']}: {row['partition_count']} partitions, "
-        f"{row['replication_factor']} replicas each{internal}"
+        f"  delete {row['topic']}: {counted(row['partition_count'], 'partition')}, "
+        f"replication factor {row['replication_factor']}{internal}"
     )
 
 
