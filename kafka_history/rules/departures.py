@@ -76,7 +76,7 @@ class Departure(NamedTuple):
 
 
 def silences(events: Iterable[Event]) -> Iterator[ZooKeeperSilence]:
-    """Each time that a broker heard nothing of ZooKeeper for its session timeout and a second more.
+    """Each time that a broker got no data from ZooKeeper for its session timeout and a second more.
 
     ``events`` must be in order, with all events of the kinds in :data:`CLIENT`.
     """
