@@ -433,7 +433,7 @@ class RequestBatch:
 
 def _distinct(parts: Sequence[Sequence[int]]) -> Sequence[int]:
     """The rows of all parts, each row once.  Each part must have distinct rows."""
-    return parts[0] if len(parts) == 1 else sorted(distinct(in_slices(chain.from_iterable(parts))))
+    return parts[0] if len(parts) == 1 else sorted(distinct(chain.from_iterable(parts)))
 
 
 def event_for_response(send: SendControlRequest, body: bytes) -> Event | None:

@@ -46,26 +46,31 @@ def pick(column: Sequence[T] | Mapping[int, T], rows: Sequence[int]) -> Sequence
         values: tuple[T, ...] = itemgetter(*rows)(column)
         return values
     found: list[T] = []
-    for at in range(0, len(rows), SLICE_ROWS):
-        found += pick(column, rows[at : at + SLICE_ROWS])
+    for part in _slices(rows):
+        found += pick(column, part)
     return found
 
 
 def in_slices(values: Iterable[T]) -> list[T]:
     """The values as a list; other threads run after each :data:`SLICE_ROWS` of them."""
     found: list[T] = []
-    rest = iter(values)
-    while part := list(islice(rest, SLICE_ROWS)):
+    for part in _slices(values):
         found += part
     return found
 
 
-def distinct(values: Sequence[H]) -> set[H]:
+def distinct(values: Iterable[H]) -> set[H]:
     """The different values; other threads run after each :data:`SLICE_ROWS` of them."""
     found: set[H] = set()
-    for at in range(0, len(values), SLICE_ROWS):
-        found.update(values[at : at + SLICE_ROWS])
+    for part in _slices(values):
+        found.update(part)
     return found
+
+
+def _slices(values: Iterable[T]) -> Iterator[list[T]]:
+    rest = iter(values)
+    while part := list(islice(rest, SLICE_ROWS)):
+        yield part
 
 
 def is_ascending(rows: Sequence[int]) -> bool:
