@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import CommandFailed, ExitCode
 from zkcontroller_cli.console.options import (
     Settings,
@@ -125,7 +126,8 @@ def start(
         view = local_cluster.start(cluster, overrides, given, timeout_s)
     if detach:
         given.renderer.record(view.record(), _LAYOUT)
-        say(f"the cluster runs; zkctl cluster stop --dir {given.directory} ends it")
+        end = command_line("cluster stop", options=("--dir", given.directory))
+        say(f"the cluster runs; {end} ends it")
         _warn_of_context(given)
         return ExitCode.OK
     try:

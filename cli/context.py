@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.contexts import (
     CONTEXT_KEYS,
     ClusterContext,
@@ -134,15 +135,14 @@ def set_(
         changes: dict[str, Any] = {**dict.fromkeys(unset), **values}
         changed = replace(known or ClusterContext(name), **changes)
         if changed.zookeeper is None and changed.bootstrap_servers is None:
-            raise BadUsage(
-                f"context {name} would have no address left: zkctl context delete {name} deletes it"
-            )
+            delete = command_line("context delete", name)
+            raise BadUsage(f"context {name} would have no address left: {delete} deletes it")
         file.contexts[name] = changed
         if use:
             file.current = name
     given.renderer.record(context_row(changed, file.current), _LAYOUT)
     if known is None and not use:
-        say(f"zkctl context use {name} makes it the current one")
+        say(f"{command_line('context use', name)} makes it the current one")
 
 
 @command.command("use")
@@ -197,7 +197,7 @@ def rename(name: str, new_name: str) -> None:
         if new_name != name and new_name in file.contexts:
             raise Refused(
                 f"there is a context {new_name} already: choose another name, or "
-                f"zkctl context delete {new_name}"
+                f"{command_line('context delete', new_name)}"
             )
         # The renamed context keeps its place in the order.
         file.contexts = {

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from typing_extensions import override
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import (
     ExitCode,
     OutputLost,
@@ -242,7 +243,7 @@ def _hint(error: Exception, code: ExitCode, settings: Settings, sentence: str) -
     # Use the context only if it is loaded already: loading it may be what has failed.
     context = settings.__dict__.get("context")
     if context is not None:
-        return f"; this is context {context.name}: zkctl context show {context.name}"
+        return f"; this is context {context.name}: {command_line('context show', context.name)}"
     for variable in ("ZKCTL_ZOOKEEPER", "ZKCTL_BOOTSTRAP_SERVER"):
         addresses = os.environ.get(variable, "").partition("/")[0]
         if any(address in sentence for address in filter(None, addresses.split(","))):

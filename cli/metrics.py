@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import BadUsage, Refused
 from zkcontroller_cli.console.options import (
     Settings,
@@ -100,8 +101,10 @@ def _address_of(broker_id: int | None, given: Settings) -> str:
     if not entry.is_alive:
         raise Refused(f"broker {broker_id} does not run; zkctl cluster status shows what does")
     if entry.metrics.port is None:
-        raise Refused(
-            f"broker {broker_id} serves no metrics: stop it, and start it with zkctl broker start "
-            f"{cluster.properties_path(broker_id)} --metrics-port 0 --detach"
+        start = command_line(
+            "broker start",
+            cluster.properties_path(broker_id),
+            options=("--metrics-port", 0, "--detach"),
         )
+        raise Refused(f"broker {broker_id} serves no metrics: stop it, and start it with {start}")
     return f"{entry.metrics.reached_at}:{entry.metrics.port}"

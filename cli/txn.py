@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import BadUsage, Refused
 from zkcontroller_cli.console.options import Bootstrap, VerbGroup, reads, say, settings
 from zkcontroller_cli.console.render import Layout, named
@@ -221,8 +222,8 @@ def find_hanging(
     given.renderer.rows(rows, _HANGING)
     if rows:
         first = rows[0]
-        where = f"{_name(first)} --start-offset {first['start_offset']}"
-        say(f"next: zkctl txn abort {where} --dry-run")
+        start = ("--start-offset", first["start_offset"])
+        say(f"next: {command_line('txn abort', _name(first), options=(*start, '--dry-run'))}")
     return ExitCode.FINDING if check and rows else ExitCode.OK
 
 
@@ -362,7 +363,7 @@ def abort(
     if is_aborted is False:
         raise Refused(
             f"{partition}: the leader has the marker and still an open transaction of producer "
-            f"{ended_id}: it goes on writing, stop it (zkctl txn producers {partition})"
+            f"{ended_id}: it goes on writing, stop it ({command_line('txn producers', partition)})"
         )
 
 
@@ -394,9 +395,10 @@ async def _producer_to_end(
         ):
             return each
     which = f"starts at offset {start_offset}" if producer_id is None else f"is of {producer_id}"
+    name = _name(where._asdict())
     raise Refused(
-        f"{_name(where._asdict())} has no open transaction that {which}; "
-        f"zkctl txn producers {_name(where._asdict())} shows all"
+        f"{name} has no open transaction that {which}; "
+        f"{command_line('txn producers', name)} shows all"
     )
 
 
@@ -415,9 +417,10 @@ async def _must_hang(
     names = [each.transactional_id for each in listed if each.producer_id == producer_id]
     for name, found in (await describe_transactions(bootstrap, deadline, names)).items():
         if found is not None and where in found.partitions:
+            look = command_line("txn describe", name)
             raise Refused(
                 f"the transaction does not hang: its coordinator has {name} as {found.state} and "
-                f"ends it {found.timeout_ms} ms after its start (zkctl txn describe {name})"
+                f"ends it {found.timeout_ms} ms after its start ({look})"
             )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import BadUsage, Refused, TimedOut
 from zkcontroller_cli.console.options import Settings, VerbGroup, say, settings
 from zkcontroller_cli.console.render import Layout
@@ -261,7 +262,7 @@ def _carry_out(
         raise Refused(said + more)
     raise TimedOut(
         f"{said}{more}: another change may have come in between; "
-        f"zkctl user describe {first.user} shows what is there"
+        f"{command_line('user describe', first.user)} shows what is there"
     )
 
 

@@ -34,6 +34,7 @@ from zkcontroller.zookeeper.znodes import (
     TopicsZnode,
     TopicZnode,
 )
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import Refused
 from zkcontroller_cli.console.options import say
 from zkcontroller_cli.values.config_entities import (
@@ -77,7 +78,8 @@ def read_stored(
             continue
         read = decoded(ConfigZnode.decode, path, znode.data)
         if read is None:
-            raise Refused(f"the configuration of {entity.text} is corrupt: zkctl znode get {path}")
+            look = command_line("znode get", path)
+            raise Refused(f"the configuration of {entity.text} is corrupt: {look}")
         found[entity] = StoredConfig(read.config, znode.zk_version)
     return found
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import BadUsage, Refused
 
 if TYPE_CHECKING:
@@ -215,8 +216,8 @@ class Settings:
             )
         if address is None:
             raise BadUsage(
-                f"context {self.context.name} names no ZooKeeper: zkctl context set "
-                f"{self.context.name} -z HOST:PORT[/CHROOT] adds it"
+                f"context {self.context.name} names no ZooKeeper: "
+                f"{command_line('context set', self.context.name)} -z HOST:PORT[/CHROOT] adds it"
                 if self.context is not None
                 else "which ZooKeeper? Say -z HOST:PORT[/CHROOT], set ZKCTL_ZOOKEEPER, "
                 "or --dir DIR of a local cluster, or --context NAME"
@@ -285,8 +286,8 @@ class Settings:
             return self.servers(registered_brokers(self))
         if address is None:
             raise BadUsage(
-                f"context {self.context.name} names no brokers and no ZooKeeper: zkctl context "
-                f"set {self.context.name} -b HOST:PORT adds them"
+                f"context {self.context.name} names no brokers and no ZooKeeper: "
+                f"{command_line('context set', self.context.name)} -b HOST:PORT adds them"
                 if self.context is not None
                 else "which brokers? Say -b HOST:PORT, set ZKCTL_BOOTSTRAP_SERVER, "
                 "or --dir DIR of a local cluster, or --context NAME"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import BadUsage, Refused
 from zkcontroller_cli.console.options import Bootstrap, Settings, say, settings
 from zkcontroller_cli.console.render import Layout, named
@@ -147,7 +148,7 @@ def reset(
     if not plan:
         raise Refused(
             f"group {group} has nothing to reset: no partition is in the scope; "
-            f"zkctl group describe {group} shows what it has"
+            f"{command_line('group describe', group)} shows what it has"
         )
     if export is not None:
         write_offsets(export, plan)
@@ -194,9 +195,10 @@ def _commit(
         return
     first = (refused or missed)[0]
     why = first["error"] or f"{first['committed_offset']} is committed"
+    look = command_line("group describe", view.group)
     raise Refused(
         f"{_name(first)}: {why}; {len(missed)} of {len(rows)} offsets are not as planned: look for "
-        f"members that came meanwhile (zkctl group describe {view.group}), and reset again"
+        f"members that came meanwhile ({look}), and reset again"
     )
 
 
@@ -314,7 +316,7 @@ def delete(groups: tuple[str, ...], dry_run: bool, yes: bool) -> None:
         why = first["reason"] or "it is there again"
         raise Refused(
             f"group {first['group']}: {why}; {len(left)} of {len(rows)} groups are still there: "
-            f"see who uses them (zkctl group members {first['group']})"
+            f"see who uses them ({command_line('group members', first['group'])})"
         )
 
 
@@ -357,7 +359,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], dry_run: bool, yes: bool
     if not chosen:
         raise Refused(
             f"group {group} has committed nothing for {', '.join(topics)}; "
-            f"zkctl group describe {group} shows what it has"
+            f"{command_line('group describe', group)} shows what it has"
         )
     _show([f"  {topic}-{p}: {view.committed[NamedPartition(topic, p)]}" for topic, p in chosen])
     if dry_run:
@@ -379,7 +381,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], dry_run: bool, yes: bool
         why = first["reason"] or "it was committed again"
         raise Refused(
             f"{_name(first)}: {why}; {len(left)} of {len(rows)} offsets are still there: stop the "
-            f"members that read the topic first (zkctl group members {group})"
+            f"members that read the topic first ({command_line('group members', group)})"
         )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from zkcontroller_cli.values.topic_names import as_last_argument
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.znodes.partitions import PartitionView
 
 START_BROKER: Final = "start the broker that is named as the blocker"
@@ -167,7 +167,7 @@ def blockers_in_znodes(
                 "a reassignment of it is under way",
                 "wait for its end, or cancel it: the controller refuses a cancel while the topic "
                 "is marked, so unblock takes the mark away, cancels, and deletes again",
-                f"zkctl deletion unblock {as_last_argument(topic)}",
+                command_line("deletion unblock", topic),
             )
         )
     return blockers
@@ -203,7 +203,7 @@ def _of_controller(deletion: Deletion) -> Iterable[Blocker]:
             f"the controller, broker {deletion.controller_id}, does not work: "
             f"{deletion.controller_error}",
             "have another one elected: it carries the deletion on",
-            f"zkctl deletion unblock {as_last_argument(deletion.topic)}",
+            command_line("deletion unblock", deletion.topic),
             deletion.controller_id,
         )
     if deletion.is_enabled is False:
@@ -234,13 +234,13 @@ def _of_live_brokers(deletion: Deletion) -> Iterable[Blocker]:
                 f"a log directory of broker {broker} is offline, and its replicas with it: {error}",
                 f"repair the disk and restart broker {broker}, or take the directory out of "
                 "log.dirs and restart it",
-                f"zkctl log-dirs sizes {broker}",
+                command_line("log-dirs sizes", broker),
                 broker,
             )
 
 
 def _unexplained(deletion: Deletion) -> Blocker:
-    unblock = f"zkctl deletion unblock {as_last_argument(deletion.topic)}"
+    unblock = command_line("deletion unblock", deletion.topic)
     left = [broker for broker, found in sorted(deletion.held.items()) if found.left]
     if left:
         ids = ", ".join(map(str, left))

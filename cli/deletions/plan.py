@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import BadUsage, Refused
 from zkcontroller_cli.deletions.blockers import (
     PATIENCE_MS,
@@ -56,9 +57,10 @@ def plan_unblock(deletion: Deletion, *, kept: str | None) -> UnblockPlan:
         return _plan_to_keep(deletion, kept)
     blockers = blockers_of(deletion)
     if not blockers:
+        wait = command_line("wait", options=[f"--for=deleted={deletion.topic}"])
         raise Refused(
             f"nothing holds the deletion of {deletion.topic} up: it was ordered "
-            f"{deletion.age_ms / 1000:.0f} s ago; zkctl wait --for=deleted={deletion.topic}"
+            f"{deletion.age_ms / 1000:.0f} s ago; {wait}"
         )
     kinds = {blocker.kind for blocker in blockers}
     is_moving = BlockerKind.REASSIGNMENT in kinds
@@ -82,7 +84,7 @@ def plan_unblock(deletion: Deletion, *, kept: str | None) -> UnblockPlan:
 
 def _refusal(deletion: Deletion, needed: list[Blocker]) -> str:
     first = needed[0]
-    more = f" ({len(needed) - 1} more: zkctl deletion status {deletion.topic})"
+    more = f" ({len(needed) - 1} more: {command_line('deletion status', deletion.topic)})"
     return (
         f"{deletion.topic}: {first.what}{more if len(needed) > 1 else ''}; nothing that is safe "
         f"can be done from here: {first.next_step}"

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from kafka_common.net.client_security import ClientSecurity
 from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import DeleteTopicsZnode, DeleteTopicZnode, TopicZnode
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import ApiNotKnown, CommandFailed, NotLetIn, Refused
 from zkcontroller_cli.console.options import Bootstrap, Settings
 from zkcontroller_cli.deletions.blockers import BrokerReplicas, Deletion, Mark
@@ -107,7 +108,7 @@ def _not_marked(zookeeper: ZooKeeper, topic: str) -> str:
         return f"topic {topic} is not marked for deletion, and there is no such topic"
     return (
         f"topic {topic} is not marked for deletion: a controller with delete.topic.enable=false "
-        f"takes marks away; zkctl topic delete {topic} deletes it"
+        f"takes marks away; {command_line('topic delete', topic)} deletes it"
     )
 
 

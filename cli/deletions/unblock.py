@@ -16,6 +16,7 @@ from zkcontroller.zookeeper.znodes import (
     DeleteTopicZnode,
     TopicZnode,
 )
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import CommandFailed, Refused, TimedOut
 from zkcontroller_cli.console.options import Bootstrap, Settings, say
 from zkcontroller_cli.deletions.blockers import Deletion
@@ -90,10 +91,11 @@ class Unblocking:
             if result.error_code is not ErrorCode.request_timed_out:
                 raise_for_code(f"topic {topic}", result.error_code, result.error_message)
         except CommandFailed as error:
+            cancel = command_line("reassign cancel", f"{topic}-0")
             raise type(error)(
                 f"{error}; topic {topic} is not marked any more, and was to be deleted again: "
-                f"zkctl reassign status, zkctl reassign cancel {topic}-0 and so on, then "
-                f"zkctl topic delete {topic}"
+                f"zkctl reassign status, {cancel} and so on, then "
+                f"{command_line('topic delete', topic)}"
             ) from error
 
     def _elect(self) -> None:
@@ -188,9 +190,9 @@ class Unblocking:
             if not topics_in_znodes(self._zookeeper, [topic])[topic]:
                 return self._record(is_dry_run=False, is_deleted=True, is_marked=False)
             if self._deadline.is_over:
+                look = command_line("deletion status", topic)
                 raise TimedOut(
-                    f"topic {topic} is still there: zkctl deletion status {topic} names what holds "
-                    "its deletion up now"
+                    f"topic {topic} is still there: {look} names what holds its deletion up now"
                 )
             time.sleep(min(_POLL_S, self._deadline.left_s))
 
@@ -220,9 +222,11 @@ class Unblocking:
             if not waiting or self._before.controller_id is None:
                 return self._record(is_dry_run=False, is_deleted=False, is_marked=False)
             if self._deadline.is_over:
+                first = f"{topic}-{waiting[0].partition}"
+                wait = command_line("wait", options=[f"--for=leader={first}"])
                 raise TimedOut(
                     f"topic {topic} is kept, and {len(waiting)} of its partitions have no leader "
-                    f"yet: zkctl wait --for=leader={topic}-{waiting[0].partition}"
+                    f"yet: {wait}"
                 )
             time.sleep(min(_POLL_S, self._deadline.left_s))
 

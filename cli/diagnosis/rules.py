@@ -10,14 +10,14 @@ that answered it), how many partitions and topics it concerns, and the next safe
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 from kafka_history.analyses.rules import RULE_BY_ID, SEVERITIES, Severity
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.deletions.blockers import START_BROKER
 from zkcontroller_cli.diagnosis import checks
 from zkcontroller_cli.diagnosis.ensemble import sick_servers, strained_servers
@@ -92,7 +92,7 @@ def unchecked_rows(reading: ClusterReading, ignored: Iterable[str] = ()) -> list
             RULE_OF[rule].title,
             evidence,
             "let zkctl ask this, or leave the rule out",
-            f"zkctl doctor --ignore {rule}",
+            command_line("doctor", options=("--ignore", rule)),
         )
         for rule, evidence in sorted(reading.unchecked.items())
         if evidence and rule not in skipped
@@ -194,22 +194,22 @@ def _command(templates: tuple[str, ...], places: list[Place]) -> str:
     for template in templates:
         for place in places:
             values = {
-                name: shlex.quote(str(value))
+                name: value
                 for name in ("topic", "partition", "path", "broker", "file", "reordered")
                 if (value := getattr(place, name)) is not None
             }
             with contextlib.suppress(KeyError):
-                return _behind_dashes(template.format(**values), place.topic)
+                return _filled(template, values)
     raise AssertionError("the last command names nothing that a place may lack")
 
 
-def _behind_dashes(line: str, topic: str | None) -> str:
-    """The command line with a topic that begins with a dash, or its partition, at the end."""
-    if topic is None or not topic.startswith("-"):
-        return line
-    words = line.split(" ")
-    named = [word for word in words if word.startswith(topic)]
-    return " ".join([*(word for word in words if word not in named), "--", *named])
+def _filled(template: str, values: Mapping[str, Any]) -> str:
+    """The command line with its one word that has fields filled; KeyError if a value is missing."""
+    for word in template.split():
+        if "{" in word:
+            verb, _, options = template.removeprefix("zkctl ").partition(word)
+            return command_line(verb, word.format_map(values), options=options.split())
+    return template
 
 
 def _shared(id_: str, title: str | None = None) -> tuple[str, Severity, str]:

@@ -22,6 +22,7 @@ from replica_manager.broker.broker_identity import stored_broker_id
 from replica_manager.broker.broker_status import FILE_NAME
 from replica_manager.configuration.config import BrokerConfig, load_config
 from replica_manager.security.zookeeper_tls import zookeeper_tls
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import CommandFailed, ExitCode, Refused, TimedOut
 from zkcontroller_cli.console.options import Settings
 from zkcontroller_cli.console.render import named
@@ -65,7 +66,7 @@ class BrokerFile(NamedTuple):
         if entry is not None and entry.process is not None and entry.is_alive:
             raise Refused(
                 f"broker {entry.broker_id} runs already (pid {entry.process.pid}): "
-                f"zkctl broker stop {entry.broker_id} ends it"
+                f"{command_line('broker stop', entry.broker_id)} ends it"
             )
         metrics = NO_METRICS if entry is None else entry.metrics
         return cls(path, config, overrides, cluster, metrics)

@@ -21,6 +21,7 @@ from replica_manager.configuration.properties import format_properties, parse_pr
 from replica_manager.regular_files import write_private
 from zkcontroller.zookeeper.embedded import is_serving
 from zkcontroller.zookeeper.server_jars import find_jars
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import CannotConnect, CommandFailed, Refused, TimedOut
 from zkcontroller_cli.console.options import Settings, say
 from zkcontroller_cli.machine.cluster_file import BrokerEntry, ClusterFile, ZooKeeperEntry
@@ -64,10 +65,8 @@ def plan(
     before = ClusterFile.load(directory)
     if before is not None and before.processes:
         running = ", ".join(f"{name} (pid {p.pid})" for name, p in before.processes.items())
-        raise Refused(
-            f"{directory} is in use by a running cluster: {running}; "
-            f"zkctl cluster stop --dir {directory} ends it"
-        )
+        end = command_line("cluster stop", options=("--dir", directory))
+        raise Refused(f"{directory} is in use by a running cluster: {running}; {end} ends it")
     count = brokers or (len(before.brokers) if before else 0) or DEFAULT_BROKERS
     ports = _broker_ports(before, count, base_port)
     entries = [BrokerEntry(broker_id, port) for broker_id, port in enumerate(ports, start=1)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import BadUsage, CommandFailed, Refused
 from zkcontroller_cli.console.options import Bootstrap, Settings, say, settings
 from zkcontroller_cli.console.render import Layout, named
@@ -290,12 +291,12 @@ class _Drain:
 
     def _say_interrupted(self) -> None:
         runner, broker = self._runner, self._broker_id
-        again = "" if runner.order.rate is None else f" --throttle {runner.order.rate}"
-        again += "".join(f" --exclude '{pattern}'" for pattern in self._exclude)
+        again = [] if runner.order.rate is None else ["--throttle", runner.order.rate]
+        again += [word for pattern in self._exclude for word in ("--exclude", pattern)]
         say_what_stands(runner)
         say(
             "this goes on where it stopped, and removes the throttle:  "
-            f"zkctl broker drain {broker}{again}"
+            f"{command_line('broker drain', broker, options=again)}"
         )
         say("this cancels every move, and removes the throttle:  zkctl reassign cancel --all")
 
@@ -345,7 +346,7 @@ class _Drain:
         if record["replica_count"]:
             raise Refused(
                 f"broker {broker} still has {record['replica_count']} replicas, which came "
-                f"meanwhile: zkctl broker drain {broker} moves them, too"
+                f"meanwhile: {command_line('broker drain', broker)} moves them, too"
             )
         if record["log_count"] is None:
             raise Refused(
@@ -354,7 +355,7 @@ class _Drain:
             )
         raise Refused(
             f"no replica is assigned to broker {broker}, but it still has "
-            f"{record['log_count']} logs: zkctl log-dirs strays {broker} names them"
+            f"{record['log_count']} logs: {command_line('log-dirs strays', broker)} names them"
         )
 
 

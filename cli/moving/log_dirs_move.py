@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import BadUsage, CommandFailed, Refused, TimedOut
 from zkcontroller_cli.console.options import Bootstrap, Settings, say, settings
 from zkcontroller_cli.console.render import Layout
@@ -314,7 +315,7 @@ class _Mover:
             if limit_s is not None and now_s - began_s > limit_s:
                 raise TimedOut(
                     f"{len(left)} of {len(names)} replicas are still on their way: "
-                    f"zkctl log-dirs moves {self._broker_id}"
+                    f"{command_line('log-dirs moves', self._broker_id)}"
                 )
             if now_s - said_s > _SAY_EVERY_S:
                 said_s = now_s

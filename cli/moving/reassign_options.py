@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -106,14 +105,6 @@ def move_text(plan: PlannedMove) -> str:
     return f"  {plan.topic}-{plan.partition}: {now} -> {after}"
 
 
-def moves_text(moves: Sequence[str], file: Path | None) -> str:
-    """The moves as written on the command line, for the text of another command."""
-    if file is not None:
-        return f"--file {shlex.quote(str(file))}"
-    dashes = ["--"] if any(each.startswith("-") for each in moves) else []
-    return shlex.join([*dashes, *moves])
-
-
 def moved_row(
     progress: MoveProgress, refused: Mapping[NamedPartition, tuple[str, str]]
 ) -> dict[str, Any]:
@@ -157,14 +148,17 @@ def say_what_stands(runner: MoveRunner) -> None:
         show(lines, "zkctl reassign status shows all")
 
 
-def say_interrupted(runner: MoveRunner, what: str) -> None:
-    """Show, after Ctrl-C or an error, which moves continue by themselves, and what to run next."""
+def say_interrupted(runner: MoveRunner, with_moves: Callable[[str], str]) -> None:
+    """Show, after Ctrl-C or an error, which moves continue by themselves, and what to run next.
+
+    ``with_moves``: by verb, its command line with the moves of this command.
+    """
     say_what_stands(runner)
     if runner.edits:
-        say(f"when all has moved, this removes it:  zkctl reassign verify {what}")
+        say(f"when all has moved, this removes it:  {with_moves('reassign verify')}")
     if runner.asked or runner.edits:
-        say(f"this goes on where it stopped:  zkctl reassign start {what}")
-        say(f"this cancels, and removes the throttle:  zkctl reassign cancel {what}")
+        say(f"this goes on where it stopped:  {with_moves('reassign start')}")
+        say(f"this cancels, and removes the throttle:  {with_moves('reassign cancel')}")
 
 
 def raise_for(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import BadUsage, Refused
 from zkcontroller_cli.console.options import say, settings
 from zkcontroller_cli.console.render import Layout
@@ -123,7 +124,7 @@ def plan(
     if not is_best:
         say("the search was ended at its limit: there may be a more even plan, or a shorter one")
     if save is not None:
-        say(f"next: zkctl reassign start --file {save} --dry-run")
+        say(f"next: {command_line('reassign start', options=('--file', save, '--dry-run'))}")
     rows = [planned_row(each, current[each], replicas, costs) for each, replicas in planned.items()]
     given.renderer.rows(rows, _LAYOUT)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import BadUsage, CommandFailed, Refused
 from zkcontroller_cli.console.options import Settings, say, settings
 from zkcontroller_cli.moving.reassign_options import (
@@ -23,7 +24,6 @@ from zkcontroller_cli.moving.reassign_options import (
     limit_of,
     move_text,
     moved_row,
-    moves_text,
     raise_for,
     say_end,
     say_interrupted,
@@ -128,14 +128,15 @@ def start(
     if dry_run:
         return
     given.confirm(question, yes=yes)
-    carry_out(given, runner, moves_text(moves, file))
+
+    def with_moves(verb: str) -> str:
+        return command_line(verb, *moves, options=() if file is None else ("--file", file))
+
+    _carry_out(given, runner, with_moves)
 
 
-def carry_out(given: Settings, runner: MoveRunner, what: str) -> None:
-    """Run the order, show the state of each move afterwards, and raise if one is not as planned.
-
-    ``what``: the moves as arguments, for the texts of other commands.
-    """
+def _carry_out(given: Settings, runner: MoveRunner, with_moves: Callable[[str], str]) -> None:
+    """Run the order, show the state of each move afterwards, and raise if one is not as planned."""
     from zkcontroller_cli.wire.requests import run
 
     progress: list[MoveProgress] = []
@@ -151,7 +152,7 @@ def carry_out(given: Settings, runner: MoveRunner, what: str) -> None:
         with suppress(CommandFailed):
             _, progress = run(runner.look())
     except BaseException:
-        say_interrupted(runner, what)
+        say_interrupted(runner, with_moves)
         given.renderer.rows([], MOVED)
         raise
     given.renderer.rows([moved_row(each, runner.refused) for each in progress], MOVED)
@@ -159,12 +160,13 @@ def carry_out(given: Settings, runner: MoveRunner, what: str) -> None:
         say_end(run(runner.end_throttle()))
         raise failure
     if failure is not None:
-        say_interrupted(runner, what)
+        say_interrupted(runner, with_moves)
         raise failure
     if end is not None:
         say_end(end)
     elif runner.edits:
-        say(f"next, until all has moved; it removes the throttle:  zkctl reassign verify {what}")
+        verify = with_moves("reassign verify")
+        say(f"next, until all has moved; it removes the throttle:  {verify}")
     raise_for(progress, runner.refused, end, was_followed=runner.order.is_waiting)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.options import Bootstrap, say
 from zkcontroller_cli.values.moves import Move, NamedPartition
 from zkcontroller_cli.values.throttles import (
@@ -87,9 +88,10 @@ async def planned_end(
     under_way = set(reading.ongoing)
     removal = removal_of(ended - under_way, under_way, standing, broker_keys)
     targets = {broker for move in those for broker in move.replicas}
+    keys = [word for key in broker_keys for word in ("--key", key)]
     unknown = [
-        f"broker {broker} may keep its rates: {why}; when it is back:  zkctl config unset broker "
-        f"{broker} {' '.join(f'--key {key}' for key in broker_keys)}"
+        f"broker {broker} may keep its rates: {why}; when it is back:  "
+        + command_line("config unset broker", broker, options=keys)
         for broker, why in sorted(standing.unread.items())
         if broker in targets and broker_keys
     ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafka_history.report.moments import counted
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import Refused, TimedOut
 from zkcontroller_cli.console.options import Bootstrap, parse_overrides, say, settings
 from zkcontroller_cli.console.render import named
@@ -113,7 +114,7 @@ def create(
         if topic not in found:
             raise Refused(
                 f"topic {topic}: {result.error_message or 'it is marked for deletion'}; wait with "
-                f"zkctl wait --for=deleted={topic}, and create it again"
+                f"{command_line('wait', options=[f'--for=deleted={topic}'])}, and create it again"
             )
         given.renderer.record(
             {**_record(found[topic], None), "is_created": False, "is_dry_run": dry_run}, _NAMED
@@ -220,9 +221,10 @@ async def _until_led(
             _say_racks(known, row)
             return row
         if deadline.is_over:
+            wait = command_line("wait", options=("--for=isr=full", "--topic", topic))
             raise TimedOut(
                 f"topic {topic}: it was done, and {len(led)} of {count} partitions have a leader; "
-                f"wait with zkctl wait --for=isr=full --topic {topic}, or ask zkctl doctor"
+                f"wait with {wait}, or ask zkctl doctor"
             )
         await asyncio.sleep(min(_POLL_S, deadline.left_s))
 

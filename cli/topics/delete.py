@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafka_history.report.moments import counted
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import CommandFailed, Refused
 from zkcontroller_cli.console.options import Bootstrap, Settings, say, settings
 from zkcontroller_cli.console.render import named
 from zkcontroller_cli.topics.changes import LATE, chosen_on_brokers, refuse_for, show_plan
-from zkcontroller_cli.values.topic_names import ChosenTopics, as_last_argument
+from zkcontroller_cli.values.topic_names import ChosenTopics
 
 if TYPE_CHECKING:
     from zkcontroller_cli.topics.reading import TopicRow
@@ -175,7 +176,7 @@ def _prove(
             row["error"] = LATE
             row["reason"] = (
                 "it is marked for deletion, and not gone in time: "
-                f"zkctl deletion status {as_last_argument(row['topic'])} names what holds it up"
+                f"{command_line('deletion status', row['topic'])} names what holds it up"
             )
         elif is_there is None:
             row["reason"] = "brokers have forgotten it; whether it is gone cannot be seen"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 import orjson
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import BadUsage, CommandFailed, Refused, TimedOut
 from zkcontroller_cli.console.options import Bootstrap, Settings, settings
 from zkcontroller_cli.console.render import Layout
@@ -213,12 +214,14 @@ def _refuse_for(rows: Sequence[Mapping[str, Any]]) -> None:
     why = first["error"] or f"the log begins at {first['earliest_offset']}"
     said = f"{_name(first)}: {why}"
     if first["is_deleted"]:
+        wait = command_line("wait", options=("--for=isr=full", "--topic", first["topic"]))
         said += (
-            ": the leader has deleted them, and a follower has not followed: zkctl wait "
-            f"--for=isr=full --topic {first['topic']}, and delete them again"
+            ": the leader has deleted them, and a follower has not followed: "
+            f"{wait}, and delete them again"
         )
     else:
-        said += f"; see its leader with zkctl topic describe {first['topic']}, and delete again"
+        look = command_line("topic describe", first["topic"])
+        said += f"; see its leader with {look}, and delete again"
     if len(failed) > 1:
         said = f"{len(failed)} of {len(rows)} partitions were not done; the first: {said}"
     is_late = all(row["error"] == "REQUEST_TIMED_OUT" for row in failed)

@@ -22,6 +22,7 @@ from kio.schema.metadata.v12.response import MetadataResponse
 from zkcontroller.zookeeper.requests import Check, RolledBack, ZkTransaction
 from zkcontroller.zookeeper.results import required
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import CommandFailed, Refused, TimedOut
 from zkcontroller_cli.console.options import Bootstrap, say
 from zkcontroller_cli.truth.perf_results import CLEANUP, PerfResult
@@ -297,5 +298,5 @@ async def _delete(bootstrap: Bootstrap, name: str) -> PerfResult:
                 raise TimedOut("the brokers still know it")
             await asyncio.sleep(_RETRY_S)
     except CommandFailed as error:
-        result.error = f"{error}: zkctl topic delete {name}"
+        result.error = f"{error}: {command_line('topic delete', name)}"
         return result

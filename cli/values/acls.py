@@ -7,7 +7,6 @@ nothing between words; output is in lower case with ``_``.
 from __future__ import annotations
 
 import ipaddress
-import shlex
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, Final, TypeVar
@@ -24,6 +23,7 @@ from replica_manager.security.acl_cache import WILDCARD, AclBinding, AclBindingF
 from replica_manager.security.authorizer import CLUSTER_NAME
 from replica_manager.security.principals import USER, Principal, host_name_of, parse_principal
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import BadUsage
 from zkcontroller_cli.console.render import Layout, Row
 
@@ -222,7 +222,7 @@ def change_command(verb: str, binding: AclBinding) -> str:
     """The command line that adds or removes exactly that ACL."""
     (resource_type, name, pattern_type), entry = binding
     kind = word(entry.permission_type)
-    words = ["zkctl", "acl", verb, f"--{kind}-principal", entry.principal]
+    words = [f"--{kind}-principal", entry.principal]
     if entry.host != WILDCARD:
         words += [f"--{kind}-host", entry.host]
     words += ["--operation", word(entry.operation), OPTIONS[resource_type]]
@@ -230,7 +230,7 @@ def change_command(verb: str, binding: AclBinding) -> str:
         words.append(name)
     if pattern_type is PatternType.PREFIXED:
         words += ["--resource-pattern-type", word(pattern_type)]
-    return shlex.join(words)
+    return command_line(f"acl {verb}", options=words)
 
 
 def distinct_resources(resources: Sequence[ResourcePattern]) -> list[ResourcePattern]:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import BadUsage
 from zkcontroller_cli.values.config_entities import BROKER, LOGGER, ConfigEntity
 from zkcontroller_cli.values.config_values import (
@@ -189,7 +190,7 @@ def _why_not(
 def unknown_key_text(kind: str, name: str, known: Collection[str]) -> str:
     """The error text for an unknown key, with the most similar known key."""
     near = get_close_matches(name[:_LONGEST_KEY], list(known), n=1, cutoff=0.6)
-    hint = f"; zkctl config get {kind} … --all shows all"
+    hint = f"; {command_line(f'config get {kind}')} … --all shows all"
     if len(known) <= _FEW_KEYS:
         hint = f": it may have {', '.join(known)}"
     if near:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.values.moves import NamedPartition
 
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
@@ -202,10 +203,11 @@ def throttle_lines(standing: StandingThrottles) -> Iterator[str]:
 
 def removal_command(edit: ConfigEdit) -> str:
     """The command line that makes the change, to remove or restore one key of a throttle."""
-    where = f"broker {edit.broker_id}" if edit.topic is None else f"topic {edit.topic}"
+    kind, name = ("broker", edit.broker_id) if edit.topic is None else ("topic", edit.topic)
     if edit.value is None:
-        return f"zkctl config unset {where} --key {edit.key}"
-    return f"zkctl config set {where} --config {edit.key}={edit.value}"
+        return command_line(f"config unset {kind}", name, options=("--key", edit.key))
+    value = f"{edit.key}={edit.value}"
+    return command_line(f"config set {kind}", name, options=("--config", value))
 
 
 def _by_topic(partitions: Iterable[NamedPartition]) -> dict[str, set[int]]:

@@ -23,11 +23,6 @@ _MOST_PARTITIONS: Final = 1 << 31
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 
 
-def as_last_argument(topic: str) -> str:
-    """A topic, or a partition of it, at the end of a command line: ``--`` before a leading dash."""
-    return f"-- {topic}" if topic.startswith("-") else topic
-
-
 class ChosenTopics(NamedTuple):
     """The topics that a command line chooses; without names, all topics."""
 

@@ -15,6 +15,7 @@ from zkcontroller.zookeeper.znodes import (
     TopicsZnode,
     TopicZnode,
 )
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import Refused
 from zkcontroller_cli.znodes.session import ZooKeeper, decoded
 
@@ -94,7 +95,8 @@ def read_topics(zookeeper: ZooKeeper, topics: Sequence[str] | None = None) -> li
             continue  # deleted since it was listed
         topic = decoded(TopicZnode.decode, name, znode.data)
         if topic is None and topics is not None:
-            raise Refused(f"the znode {path} of topic {name} is corrupt: zkctl znode get {path}")
+            look = command_line("znode get", path)
+            raise Refused(f"the znode {path} of topic {name} is corrupt: {look}")
         if topic is not None:
             views.append(TopicView(name, topic.topic_id, dict(sorted(topic.partitions.items()))))
     return views

@@ -33,6 +33,7 @@ from zkcontroller.zookeeper.requests import (
 )
 from zkcontroller.zookeeper.results import required
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKeeperSession
+from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import BadUsage, CannotConnect, Refused
 from zkcontroller_cli.console.options import Origin, Settings, say
 
@@ -210,10 +211,8 @@ def _stopped_hint(settings: Settings, connect: str | None) -> str:
     named = settings.find_zookeeper()
     if connect is not None or named is None or named.origin is not Origin.CLUSTER_FILE:
         return ""
-    return (
-        f"; the cluster in {settings.directory} does not run: "
-        f"zkctl cluster start --dir {settings.directory} starts it"
-    )
+    start = command_line("cluster start", options=("--dir", settings.directory))
+    return f"; the cluster in {settings.directory} does not run: {start} starts it"
 
 
 class _Watchdog:
@@ -243,7 +242,8 @@ def existing(path: str, answer: T | ZkCode) -> T:
     """The result, if it is no error; Refused if the znode is missing, else ZooKeeperRefused."""
     if answer is ZkCode.NO_NODE:
         parent = path.rpartition("/")[0] or "/"
-        raise Refused(f"there is no znode {path}; zkctl znode ls {parent} shows what is there")
+        look = command_line("znode ls", parent)
+        raise Refused(f"there is no znode {path}; {look} shows what is there")
     return required(path, answer)
 
 

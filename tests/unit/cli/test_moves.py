@@ -186,14 +186,6 @@ def test_without_a_broker_there_is_no_answer(zkctl: Zkctl, arguments: tuple[str,
     assert "127.0.0.1:1" in answer.stderr
 
 
-def test_moves_are_named_for_the_next_command_as_it_takes_them() -> None:
-    reassign_options = import_module("zkcontroller_cli.moving.reassign_options")
-
-    assert reassign_options.moves_text(["orders-0:1,2"], None) == "orders-0:1,2"
-    assert reassign_options.moves_text(["-dash-0:1"], None) == "-- -dash-0:1"
-    assert reassign_options.moves_text([], Path("a b.json")) == "--file 'a b.json'"
-
-
 def test_a_long_plan_is_cut_and_says_where_all_of_it_is(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
