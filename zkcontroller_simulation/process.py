@@ -101,7 +101,7 @@ class BrokerProcess:
         self.log_lines: list[LogLine] = []
         self.state_changes: list[StateChange] = []
         self.sent: list[SendControlRequest] = []
-        self.answers: dict[int, Result] = {}
+        self.results: dict[int, Result] = {}
         self.ended_with: type[Exception] | None = None
         """The error of the last event that failed or lost the controllership; None: none."""
         self.breakpoint: Callable[[Question], bool] | None = None
@@ -208,7 +208,7 @@ class BrokerProcess:
         if isinstance(event, RequestEvent) and event.request_id is not None:
             result = self.controller.refusal(event)
             assert result is not None
-            self.answers[event.request_id] = result
+            self.results[event.request_id] = result
 
     def _wake(self) -> None:
         if not self._procedures and not self._is_waking:
@@ -358,7 +358,7 @@ class BrokerProcess:
             case AddChannel() | RemoveChannel() | RemoveAllChannels() | SendControlRequest():
                 self._perform_on_channels(effect)
             case RequestResponse(request_id, result):
-                self.answers.setdefault(request_id, result)
+                self.results.setdefault(request_id, result)
                 self._world.answered(request_id, result)
             case Put(event, delay_ms):
                 self._put_later(event, delay_ms)

@@ -268,8 +268,8 @@ class World:
     def result(self, request_id: int) -> Result | None:
         """The response of any process to a request; None if there is none yet."""
         for process in self.processes:
-            if request_id in process.answers:
-                return process.answers[request_id]
+            if request_id in process.results:
+                return process.results[request_id]
         return None
 
     # ------------------------------------------------------------------ what operators do

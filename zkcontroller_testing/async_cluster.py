@@ -113,7 +113,7 @@ class AsyncKafkaCluster:
     remove = _awaited(KafkaCluster.remove)
     offer_versions = _awaited(KafkaCluster.offer_versions)
     versions_used = _awaited(KafkaCluster.versions_used)
-    lose_zookeeper_answer = _awaited(KafkaCluster.lose_zookeeper_answer)
+    lose_zookeeper_response = _awaited(KafkaCluster.lose_zookeeper_response)
     disk_full = _awaited(KafkaCluster.disk_full)
     free_disk = _awaited(KafkaCluster.free_disk)
     make_disk_read_only = _awaited(KafkaCluster.make_disk_read_only)

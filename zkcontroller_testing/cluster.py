@@ -33,7 +33,7 @@ from zkcontroller_cli.console.errors import CommandFailed
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.machine.cluster_file import BrokerEntry, ClusterFile, ZooKeeperEntry
 from zkcontroller_cli.wire.metadata import answer_of
-from zkcontroller_cli.wire.metadata_responses import MetadataAnswer
+from zkcontroller_cli.wire.metadata_responses import ReportedMetadata
 from zkcontroller_cli.wire.requests import (
     BrokerAddress,
     Deadline,
@@ -58,7 +58,7 @@ from zkcontroller_testing.network import LOOPBACK, BrokerPorts, Network
 from zkcontroller_testing.reserved_ports import ReservedPorts
 from zkcontroller_testing.waiting import PATIENCE_S, NotInTime, until
 from zkcontroller_testing.znode import ZnodeHandle
-from zkcontroller_testing.zookeeper_door import AnswerLoss, end_session
+from zkcontroller_testing.zookeeper_door import ResponseLoss, end_session
 from zkcontroller_testing.zookeepers import EMBEDDED, remove_chroot, start_zookeeper
 
 START_TIMEOUT_S: Final = 60.0
@@ -226,7 +226,7 @@ class KafkaCluster:
         """The folder of ``server.log``, ``state-change.log``, ``state-changes.jsonl``."""
         return self._file.logs_directory(broker_id)
 
-    def metadata(self, broker_id: int, timeout_s: float = PATIENCE_S) -> MetadataAnswer:
+    def metadata(self, broker_id: int, timeout_s: float = PATIENCE_S) -> ReportedMetadata:
         """This broker's Metadata response: ``brokers``, ``controller_id``, ``partitions``, ….
 
         ``partitions["orders", 0]`` has the leader, its epoch and the ISR as this broker knows them,
@@ -518,9 +518,9 @@ class KafkaCluster:
         self._note(f"cut {a} {'->' if one_way else '<->'} {b}{' silently' if silent else ''}")
         self._network.cut(a, b, one_way=one_way, silent=silent)
 
-    def lose_zookeeper_answer(
+    def lose_zookeeper_response(
         self, broker_id: int, operation: str = "multi", *, times: int = 1
-    ) -> AnswerLoss:
+    ) -> ResponseLoss:
         """ZooKeeper executes the broker's request, but the broker does not get the response.
 
         Applies to the next ``times`` requests of the kind ``create``, ``delete``, ``set`` or
@@ -730,7 +730,7 @@ class KafkaCluster:
 
         until(look, lambda: f"the leaders of {topic} know that they are", timeout_s)
 
-    async def _ask_metadata(self, broker_id: int, deadline: Deadline) -> MetadataAnswer:
+    async def _ask_metadata(self, broker_id: int, deadline: Deadline) -> ReportedMetadata:
         doors = dict(zip(self.broker_ids, self._internal_doors, strict=True))
         async with connected([BrokerAddress(*doors[broker_id])], deadline, PLAINTEXT) as connection:
             return answer_of(await ask_metadata(connection))

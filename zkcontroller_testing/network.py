@@ -11,7 +11,7 @@ from zkcontroller_testing.faults import Fault
 from zkcontroller_testing.kafka_door import FaultTable, KafkaDoor
 from zkcontroller_testing.loop_thread import LoopThread
 from zkcontroller_testing.raw_door import RawDoor
-from zkcontroller_testing.zookeeper_door import OPERATIONS, AnswerLoss, ZooKeeperDoor
+from zkcontroller_testing.zookeeper_door import OPERATIONS, ResponseLoss, ZooKeeperDoor
 
 LOOPBACK: Final = "127.0.0.1"
 _CHANGE_TIMEOUT_S: Final = 10.0
@@ -71,7 +71,7 @@ class Network:
         """Id and password of the broker's ZooKeeper session; None: it has none yet."""
         return self._sessions[broker_id].session
 
-    def lose_responses(self, broker_id: int, operation: str, times: int) -> AnswerLoss:
+    def lose_responses(self, broker_id: int, operation: str, times: int) -> ResponseLoss:
         """Loses the responses to the broker's next ``times`` ZooKeeper requests of this kind."""
         if operation not in OPERATIONS:
             raise ConfigInvalid("operation", operation, f"is none of {', '.join(OPERATIONS)}")

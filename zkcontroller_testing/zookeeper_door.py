@@ -26,7 +26,7 @@ _PATIENCE_S: Final = 20.0
 
 
 @dataclass(eq=False)
-class AnswerLoss:
+class ResponseLoss:
     """Responses of ZooKeeper to be lost; ``count`` is the number already lost."""
 
     operation: int
@@ -58,11 +58,11 @@ class ZooKeeperDoor(Door[_ZooKeeperLink]):
         self._peer = peer
         self.session: tuple[int, bytes] | None = None
         """Id and password of the session; None: none was opened yet."""
-        self._losses: list[AnswerLoss] = []
+        self._losses: list[ResponseLoss] = []
 
-    def lose_responses(self, operation: str, times: int) -> AnswerLoss:
+    def lose_responses(self, operation: str, times: int) -> ResponseLoss:
         """Loses the responses to the next requests of this kind, and breaks the connections."""
-        loss = AnswerLoss(OPERATIONS[operation], times)
+        loss = ResponseLoss(OPERATIONS[operation], times)
         self._losses.append(loss)
         return loss
 

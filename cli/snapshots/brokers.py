@@ -44,7 +44,7 @@ from zkcontroller_cli.values.config_values import own_place
 from zkcontroller_cli.wire.admin import configs_set_on, ongoing_reassignments
 from zkcontroller_cli.wire.configs import describe_configs
 from zkcontroller_cli.wire.metadata import answer_of
-from zkcontroller_cli.wire.metadata_responses import MetadataAnswer
+from zkcontroller_cli.wire.metadata_responses import ReportedMetadata
 from zkcontroller_cli.wire.requests import (
     Deadline,
     ask_metadata,
@@ -117,7 +117,7 @@ class _Reading:
         async with connected(where, deadline, self._bootstrap.security) as connection:
             return await connection.request(request)
 
-    async def take_metadata(self, answer: MetadataAnswer) -> None:
+    async def take_metadata(self, answer: ReportedMetadata) -> None:
         self._add("cluster", "cluster", {"cluster_id": answer.cluster_id})
         if answer.controller_id >= 0:
             self._add("controller", "controller", {"controller_id": answer.controller_id})
@@ -142,7 +142,7 @@ class _Reading:
             )
 
     def _add_topics(
-        self, answer: MetadataAnswer, moving: Mapping[tuple[str, int], JsonObject]
+        self, answer: ReportedMetadata, moving: Mapping[tuple[str, int], JsonObject]
     ) -> None:
         topics: dict[str, JsonObject] = {}
         for (topic, number), state in sorted(answer.partitions.items()):
@@ -155,7 +155,7 @@ class _Reading:
             topic_id = topic_id_text(answer.topic_ids.get(topic))
             self._add("topic", topic, {"topic_id": topic_id, "partitions": partitions})
 
-    async def take_configs(self, answer: MetadataAnswer) -> None:
+    async def take_configs(self, answer: ReportedMetadata) -> None:
         topics = sorted(answer.topics)
         for start in range(0, len(topics), TOPICS_A_REQUEST):
             part = topics[start : start + TOPICS_A_REQUEST]

@@ -55,7 +55,7 @@ from zkcontroller_cli.wire.metadata import (
     held_replicas,
     lacking_topics,
 )
-from zkcontroller_cli.wire.metadata_responses import MetadataAnswer
+from zkcontroller_cli.wire.metadata_responses import ReportedMetadata
 from zkcontroller_cli.wire.requests import (
     BrokerAddress,
     Deadline,
@@ -222,7 +222,7 @@ async def compare_brokers(
 
     ``only``: compare just this broker, None for all.
     """
-    answers: dict[int, MetadataAnswer] = {}
+    answers: dict[int, ReportedMetadata] = {}
 
     async def keep(broker_id: int, connection: BrokerConnection) -> None:
         answers[broker_id] = answer_of(await ask_metadata(connection))

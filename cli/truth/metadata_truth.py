@@ -25,7 +25,7 @@ from zkcontroller.zookeeper.znodes import (
 )
 from zkcontroller_cli.wire.metadata_responses import (
     CachedState,
-    MetadataAnswer,
+    ReportedMetadata,
     expected_state,
     is_other_topic,
     unlike_brokers,
@@ -136,7 +136,7 @@ class TopicFilter(NamedTuple):
 def metadata_differences(
     truth: ClusterTruth,
     broker_id: int,
-    answer: MetadataAnswer,
+    answer: ReportedMetadata,
     unknown: Iterable[str],
     wanted: TopicFilter,
 ) -> Iterator[Difference]:
@@ -161,7 +161,7 @@ def metadata_differences(
 
 
 def _of_cluster(
-    truth: ClusterTruth, broker_id: int, answer: MetadataAnswer
+    truth: ClusterTruth, broker_id: int, answer: ReportedMetadata
 ) -> Iterator[Difference]:
     if answer.cluster_id != truth.cluster_id:
         yield _cluster_row(
@@ -175,7 +175,7 @@ def _of_cluster(
 
 
 def _of_brokers(
-    truth: ClusterTruth, broker_id: int, answer: MetadataAnswer
+    truth: ClusterTruth, broker_id: int, answer: ReportedMetadata
 ) -> Iterator[Difference]:
     missing, extra = unlike_brokers(answer.brokers, truth.brokers)
     for subject in missing:
@@ -197,7 +197,7 @@ def _of_brokers(
 def _of_topics(
     truth: ClusterTruth,
     broker_id: int,
-    answer: MetadataAnswer,
+    answer: ReportedMetadata,
     unknown: Iterable[str],
     wanted: TopicFilter,
 ) -> Iterator[Difference]:
@@ -219,7 +219,7 @@ def _of_topics(
 
 
 def _of_partition_numbers(
-    truth: ClusterTruth, broker_id: int, answer: MetadataAnswer, known: set[str]
+    truth: ClusterTruth, broker_id: int, answer: ReportedMetadata, known: set[str]
 ) -> Iterator[Difference]:
     """Partitions missing at the broker, and those it should not have, of topics that it knows."""
 
@@ -343,7 +343,7 @@ def epoch_differences(
 # Brokers against each other.
 
 
-def agreed(answers: Mapping[int, MetadataAnswer], wanted: TopicFilter) -> ClusterTruth:
+def agreed(answers: Mapping[int, ReportedMetadata], wanted: TopicFilter) -> ClusterTruth:
     """The values on which the brokers agree.
 
     A broker whose response names no broker has an empty cache, and does not count.
@@ -377,7 +377,7 @@ def agreed(answers: Mapping[int, MetadataAnswer], wanted: TopicFilter) -> Cluste
     )
 
 
-def _agreed_broker(broker_id: int, answers: Iterable[MetadataAnswer]) -> KnownBroker:
+def _agreed_broker(broker_id: int, answers: Iterable[ReportedMetadata]) -> KnownBroker:
     """A broker with its addresses in all responses: each has that of the listener it came from."""
     found = [answer.brokers[broker_id] for answer in answers if broker_id in answer.brokers]
     return KnownBroker(
@@ -387,7 +387,7 @@ def _agreed_broker(broker_id: int, answers: Iterable[MetadataAnswer]) -> KnownBr
 
 
 def _agreed_partitions(
-    answers: Iterable[MetadataAnswer], topics: set[str], live: frozenset[int]
+    answers: Iterable[ReportedMetadata], topics: set[str], live: frozenset[int]
 ) -> dict[tuple[str, int], PartitionView]:
     votes: defaultdict[tuple[str, int], Counter[CachedState]] = defaultdict(Counter)
     for answer in answers:

@@ -71,25 +71,25 @@ class CoordinatorBroker(NamedTuple):
     address: BrokerAddress
 
 
-class KeyAnswer(NamedTuple):
+class KeyResult(NamedTuple):
     """A coordinator's result for one key; the value means nothing if there is an error."""
 
     error_code: ErrorCode
     value: Any
 
 
-Ask = Callable[[BrokerConnection, Sequence[str]], Awaitable[Mapping[str, KeyAnswer]]]
+Ask = Callable[[BrokerConnection, Sequence[str]], Awaitable[Mapping[str, KeyResult]]]
 
 
 async def ask_coordinators(
     bootstrap: Bootstrap, deadline: Deadline, kind: CoordinatorType, keys: Sequence[str], ask: Ask
-) -> dict[str, tuple[CoordinatorBroker, KeyAnswer]]:
+) -> dict[str, tuple[CoordinatorBroker, KeyResult]]:
     """Send a request to the coordinator of each key, again while coordinators move or load.
 
     ``ask`` gets a connection to a broker and the keys that this broker coordinates.  TimedOut if a
     key has no ready coordinator before the deadline, Refused if FindCoordinator fails.
     """
-    found: dict[str, tuple[CoordinatorBroker, KeyAnswer]] = {}
+    found: dict[str, tuple[CoordinatorBroker, KeyResult]] = {}
     left = list(dict.fromkeys(keys))
     why = "no answer"
     while left:
@@ -152,7 +152,7 @@ async def _ask_one(
     coordinator: CoordinatorBroker,
     keys: Sequence[str],
     ask: Ask,
-) -> dict[str, tuple[CoordinatorBroker, KeyAnswer]] | str:
+) -> dict[str, tuple[CoordinatorBroker, KeyResult]] | str:
     """The final results by key, or a text why this coordinator gave none."""
     try:
         async with connected([coordinator.address], deadline, bootstrap.security) as connection:

@@ -35,7 +35,7 @@ from zkcontroller_cli.wire.coordinators import (
     MOVING,
     CoordinatorBroker,
     CoordinatorType,
-    KeyAnswer,
+    KeyResult,
     ask_coordinators,
     list_by_every_broker,
 )
@@ -124,7 +124,7 @@ async def describe_groups(
     Refused if a coordinator refuses one of them.
     """
 
-    async def ask(connection: BrokerConnection, keys: Sequence[str]) -> Mapping[str, KeyAnswer]:
+    async def ask(connection: BrokerConnection, keys: Sequence[str]) -> Mapping[str, KeyResult]:
         described = await _described(connection, keys)
         if is_with_offsets:
             return {
@@ -142,8 +142,8 @@ async def describe_groups(
     return views
 
 
-async def _described(connection: BrokerConnection, keys: Sequence[str]) -> dict[str, KeyAnswer]:
-    responses: dict[str, KeyAnswer] = {}
+async def _described(connection: BrokerConnection, keys: Sequence[str]) -> dict[str, KeyResult]:
+    responses: dict[str, KeyResult] = {}
     for start in range(0, len(keys), _GROUPS_PER_REQUEST):
         those = keys[start : start + _GROUPS_PER_REQUEST]
         response = await connection.request(
@@ -153,17 +153,17 @@ async def _described(connection: BrokerConnection, keys: Sequence[str]) -> dict[
         )
         assert isinstance(response, DescribeGroupsResponse), "request() answers in kind"
         responses |= {
-            str(each.group_id): KeyAnswer(each.error_code, (each, {})) for each in response.groups
+            str(each.group_id): KeyResult(each.error_code, (each, {})) for each in response.groups
         }
     return responses
 
 
-async def _with_offsets(connection: BrokerConnection, described: KeyAnswer) -> KeyAnswer:
+async def _with_offsets(connection: BrokerConnection, described: KeyResult) -> KeyResult:
     if described.error_code is not ErrorCode.none:
         return described
     group: DescribedGroup = described.value[0]
     code, committed = await committed_offsets(connection, str(group.group_id))
-    return KeyAnswer(code, (group, committed))
+    return KeyResult(code, (group, committed))
 
 
 async def committed_offsets(
@@ -253,7 +253,7 @@ async def commit_offsets(
         ),
     )
 
-    async def ask(connection: BrokerConnection, keys: Sequence[str]) -> Mapping[str, KeyAnswer]:
+    async def ask(connection: BrokerConnection, keys: Sequence[str]) -> Mapping[str, KeyResult]:
         response = await connection.request(request)
         assert isinstance(response, OffsetCommitResponse), "request() answers in kind"
         return {key: _by_partition(response.topics) for key in keys}
@@ -267,12 +267,12 @@ async def delete_groups(
 ) -> dict[str, BrokerRefusal | None]:
     """Delete groups; by name the refusal, or None if the group was deleted."""
 
-    async def ask(connection: BrokerConnection, keys: Sequence[str]) -> Mapping[str, KeyAnswer]:
+    async def ask(connection: BrokerConnection, keys: Sequence[str]) -> Mapping[str, KeyResult]:
         response = await connection.request(
             DeleteGroupsRequest(groups_names=tuple(map(GroupId, keys)))
         )
         assert isinstance(response, DeleteGroupsResponse), "request() answers in kind"
-        return {str(each.group_id): KeyAnswer(each.error_code, None) for each in response.results}
+        return {str(each.group_id): KeyResult(each.error_code, None) for each in response.results}
 
     responses = await ask_coordinators(bootstrap, deadline, CoordinatorType.GROUP, groups, ask)
     return {group: refusal_of(code) for group, (_, (code, _)) in responses.items()}
@@ -298,12 +298,12 @@ async def delete_offsets(
         ),
     )
 
-    async def ask(connection: BrokerConnection, keys: Sequence[str]) -> Mapping[str, KeyAnswer]:
+    async def ask(connection: BrokerConnection, keys: Sequence[str]) -> Mapping[str, KeyResult]:
         response = await connection.request(request)
         assert isinstance(response, OffsetDeleteResponse), "request() answers in kind"
         found = _by_partition(response.topics)
         code = response.error_code
-        return {key: found if code is ErrorCode.none else KeyAnswer(code, None) for key in keys}
+        return {key: found if code is ErrorCode.none else KeyResult(code, None) for key in keys}
 
     responses = await ask_coordinators(bootstrap, deadline, CoordinatorType.GROUP, [group], ask)
     code, value = responses[group][1]
@@ -312,7 +312,7 @@ async def delete_offsets(
     return _refusals(value, partitions)
 
 
-def _by_partition(topics: Sequence[Any]) -> KeyAnswer:
+def _by_partition(topics: Sequence[Any]) -> KeyResult:
     """The error codes by partition; one code of :data:`MOVING` becomes the error of the result."""
     codes = {
         NamedPartition(str(topic.name), int(each.partition_index)): ErrorCode(each.error_code)
@@ -320,7 +320,7 @@ def _by_partition(topics: Sequence[Any]) -> KeyAnswer:
         for each in topic.partitions
     }
     moving = next((code for code in codes.values() if code in MOVING), ErrorCode.none)
-    return KeyAnswer(moving, codes)
+    return KeyResult(moving, codes)
 
 
 def _refusals(

@@ -23,7 +23,7 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
 from zkcontroller_cli.wire.log_dirs import described_log_dirs
-from zkcontroller_cli.wire.metadata_responses import CachedState, MetadataAnswer, MetadataBroker
+from zkcontroller_cli.wire.metadata_responses import CachedState, MetadataBroker, ReportedMetadata
 from zkcontroller_cli.wire.requests import ask_metadata
 from zkcontroller_cli.wire.versions import BrokerConnection
 
@@ -68,7 +68,7 @@ class HeldReplicas:
     """False if the broker names no directory, as the client is not authorized."""
 
 
-def answer_of(response: MetadataResponse) -> MetadataAnswer:
+def answer_of(response: MetadataResponse) -> ReportedMetadata:
     """The response in a tenth of its memory: equal lists of broker ids share one tuple."""
     lists: dict[tuple[int, ...], tuple[int, ...]] = {}
 
@@ -76,7 +76,7 @@ def answer_of(response: MetadataResponse) -> MetadataAnswer:
         those = tuple(map(int, ids))
         return lists.setdefault(those, those)
 
-    return MetadataAnswer(
+    return ReportedMetadata(
         response.cluster_id,
         int(response.controller_id),
         {

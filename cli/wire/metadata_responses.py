@@ -34,7 +34,7 @@ class MetadataBroker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MetadataAnswer:
+class ReportedMetadata:
     """A Metadata response of one broker."""
 
     cluster_id: str | None

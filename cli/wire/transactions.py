@@ -34,7 +34,7 @@ from zkcontroller_cli.values.moves import NamedPartition
 from zkcontroller_cli.wire.coordinators import (
     CoordinatorBroker,
     CoordinatorType,
-    KeyAnswer,
+    KeyResult,
     ask_coordinators,
     list_by_every_broker,
 )
@@ -157,13 +157,13 @@ async def describe_transactions(
     Refused if a coordinator does not describe one of them.
     """
 
-    async def ask(connection: BrokerConnection, keys: Sequence[str]) -> Mapping[str, KeyAnswer]:
+    async def ask(connection: BrokerConnection, keys: Sequence[str]) -> Mapping[str, KeyResult]:
         response = await connection.request_as(
             DescribeTransactionsRequest(transactional_ids=tuple(map(TransactionalId, keys))),
             _DescribedWithNumbers,
         )
         return {
-            str(each.transactional_id): KeyAnswer(each.error_code, each)
+            str(each.transactional_id): KeyResult(each.error_code, each)
             for each in response.transaction_states
         }
 

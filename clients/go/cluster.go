@@ -172,9 +172,9 @@ func (c *Cluster) WaitUnregistered(ctx context.Context, broker int, timeout time
 	return do(ctx, c, "POST", fmt.Sprintf("/brokers/%d/wait_unregistered", broker), fields{}.with(timeout))
 }
 
-// LoseZooKeeperAnswer has ZooKeeper do what a broker asks next ("create", "delete", "set", "multi"), and loses the answer.
-func (c *Cluster) LoseZooKeeperAnswer(ctx context.Context, broker int, operation string, times int) error {
-	return do(ctx, c, "POST", fmt.Sprintf("/brokers/%d/lose_zookeeper_answer", broker), fields{"operation": operation, "times": times})
+// LoseZooKeeperResponse has ZooKeeper do what a broker asks next ("create", "delete", "set", "multi"), and loses the answer.
+func (c *Cluster) LoseZooKeeperResponse(ctx context.Context, broker int, operation string, times int) error {
+	return do(ctx, c, "POST", fmt.Sprintf("/brokers/%d/lose_zookeeper_response", broker), fields{"operation": operation, "times": times})
 }
 
 // WaitRegistered waits until these brokers (none: all) are registered after an epoch (-1: any); the highest broker epoch.

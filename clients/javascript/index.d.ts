@@ -77,7 +77,7 @@ export class KafkaCluster {
   waitStopped(broker: number, options?: Wait): Promise<null>;
   waitUnregistered(broker: number, options?: Wait): Promise<null>;
   waitRegistered(brokerIds?: number[], options?: { afterEpoch?: number } & Wait): Promise<number>;
-  loseZookeeperAnswer(broker: number, options?: { operation?: 'create' | 'delete' | 'set' | 'multi'; times?: number }): Promise<null>;
+  loseZookeeperResponse(broker: number, options?: { operation?: 'create' | 'delete' | 'set' | 'multi'; times?: number }): Promise<null>;
   controllerId(): Promise<number | null>;
   waitController(options?: { afterEpoch?: number } & Wait): Promise<Controller>;
   deleteController(): Promise<null>;

@@ -149,7 +149,7 @@ export class KafkaCluster {
   setClock(broker, aheadMs) { return this.at('POST', `/brokers/${broker}/set_clock`, { aheadMs }); }
   waitStopped(broker, options = {}) { return this.at('POST', `/brokers/${broker}/wait_stopped`, options); }
   waitUnregistered(broker, options = {}) { return this.at('POST', `/brokers/${broker}/wait_unregistered`, options); }
-  loseZookeeperAnswer(broker, options = {}) { return this.at('POST', `/brokers/${broker}/lose_zookeeper_answer`, options); }
+  loseZookeeperResponse(broker, options = {}) { return this.at('POST', `/brokers/${broker}/lose_zookeeper_response`, options); }
   async waitRegistered(brokerIds = [], options = {}) {
     return (await this.at('POST', `/wait_registered`, { brokerIds, ...options })).brokerEpoch;
   }

@@ -145,9 +145,9 @@ class RawConnection:
     def _authenticate(self, token: bytes) -> bytes:
         request: Any = request_type(ApiKey.SASL_AUTHENTICATE, 1)
         body = self.call(ApiKey.SASL_AUTHENTICATE, 1, write(request(auth_bytes=token)))
-        answer: Any = read_response(ApiKey.SASL_AUTHENTICATE, 1, body)
-        assert answer.error_code is ErrorCode.none, answer
-        challenge: bytes = answer.auth_bytes
+        response: Any = read_response(ApiKey.SASL_AUTHENTICATE, 1, body)
+        assert response.error_code is ErrorCode.none, response
+        challenge: bytes = response.auth_bytes
         return challenge
 
 
@@ -165,8 +165,8 @@ def offered(address: str, credentials: Credentials | None = None) -> dict[int, t
     """API key to first and last version, as the peer advertises them."""
     with RawConnection(address, credentials) as connection:
         body = connection.call(ApiKey.API_VERSIONS, 0, b"")
-    answer: Any = read_response(ApiKey.API_VERSIONS, 0, body)
+    response: Any = read_response(ApiKey.API_VERSIONS, 0, body)
     return {
         int(each.api_key): (int(each.min_version), int(each.max_version))
-        for each in answer.api_keys
+        for each in response.api_keys
     }

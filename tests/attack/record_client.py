@@ -38,10 +38,10 @@ class RecordClient:
             topics=(metadata.MetadataRequestTopic(name=topic),),  # type: ignore[arg-type]
             allow_auto_topic_creation=True,
         )
-        answer = self._ask(ApiKey.METADATA, 4, asked)
+        response = self._ask(ApiKey.METADATA, 4, asked)
         return {
             int(partition.partition_index): int(partition.leader_id)
-            for found in answer.topics
+            for found in response.topics
             for partition in found.partitions
         }
 
@@ -60,8 +60,8 @@ class RecordClient:
             timeout=timedelta(seconds=20),  # type: ignore[arg-type]
             topic_data=(produce.TopicProduceData(name=topic, partition_data=parts),),  # type: ignore[arg-type]
         )
-        answer = self._ask(ApiKey.PRODUCE, 7, asked)
-        error: ErrorCode = answer.responses[0].partition_responses[0].error_code
+        response = self._ask(ApiKey.PRODUCE, 7, asked)
+        error: ErrorCode = response.responses[0].partition_responses[0].error_code
         return error
 
     def fetch(self, topic: str, partition: int, offset: int) -> tuple[ErrorCode, dict[int, bytes]]:
@@ -102,8 +102,8 @@ class RecordClient:
             replica_id=-1,  # type: ignore[arg-type]
             topics=(list_offsets.ListOffsetsTopic(name=topic, partitions=parts),),  # type: ignore[arg-type]
         )
-        answer = self._ask(ApiKey.LIST_OFFSETS, 1, asked)
-        error: ErrorCode = answer.topics[0].partitions[0].error_code
+        response = self._ask(ApiKey.LIST_OFFSETS, 1, asked)
+        error: ErrorCode = response.topics[0].partitions[0].error_code
         return error
 
     def read_all(self, topic: str, partition: int) -> dict[int, bytes]:

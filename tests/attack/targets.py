@@ -200,10 +200,10 @@ def _has_leader(address: str) -> bool:
         body = connection.call(
             ApiKey.METADATA, 4, write(request(topics=None, allow_auto_topic_creation=False))
         )
-    answer: Any = read_response(ApiKey.METADATA, 4, body)
+    response: Any = read_response(ApiKey.METADATA, 4, body)
     return any(
         topic.name == TOPIC and all(each.leader_id == 0 for each in topic.partitions)
-        for topic in answer.topics
+        for topic in response.topics
     )
 
 

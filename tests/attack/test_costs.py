@@ -70,10 +70,10 @@ def filled(shape: Shape, count: int, *, is_same: bool) -> Any:
     return repeated(request, shape.path, count) if is_same else request
 
 
-async def seconds(answer: Awaitable[object]) -> float:
+async def seconds(response: Awaitable[object]) -> float:
     """The processor time of this process, of all its threads, until the answer is there."""
     begun = time.process_time()
-    await answer
+    await response
     return time.process_time() - begun
 
 

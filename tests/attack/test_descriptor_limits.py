@@ -172,8 +172,8 @@ def set_quota(connection: RawConnection, user: str) -> ErrorCode:
     )
     asked = quotas.AlterClientQuotasRequest(entries=(entry,), validate_only=False)
     body = connection.call(ApiKey.ALTER_CLIENT_QUOTAS, 0, write(asked))
-    answer: Any = read_response(ApiKey.ALTER_CLIENT_QUOTAS, 0, body)
-    error: ErrorCode = answer.entries[0].error_code
+    response: Any = read_response(ApiKey.ALTER_CLIENT_QUOTAS, 0, body)
+    error: ErrorCode = response.entries[0].error_code
     return error
 
 

@@ -62,7 +62,7 @@ def add_partitions(target: BrokerTarget) -> Sequence[ErrorCode]:
         count=PARTITIONS + 1,
         assignments=(assignment,) * PARTITIONS,
     )
-    answer = ask(
+    response = ask(
         target,
         ApiKey.CREATE_PARTITIONS,
         1,
@@ -70,7 +70,7 @@ def add_partitions(target: BrokerTarget) -> Sequence[ErrorCode]:
         timeout=TIMEOUT,
         validate_only=False,
     )
-    return [result.error_code for result in answer.results]
+    return [result.error_code for result in response.results]
 
 
 def create_acls(target: BrokerTarget) -> Sequence[ErrorCode]:
@@ -89,8 +89,8 @@ def create_acls(target: BrokerTarget) -> Sequence[ErrorCode]:
         )
         for number in range(TEXTS)
     )
-    answer = ask(target, ApiKey.CREATE_ACLS, 1, creations=creations)
-    return [result.error_code for result in answer.results]
+    response = ask(target, ApiKey.CREATE_ACLS, 1, creations=creations)
+    return [result.error_code for result in response.results]
 
 
 def alter_configs(target: BrokerTarget) -> Sequence[ErrorCode]:
@@ -100,8 +100,8 @@ def alter_configs(target: BrokerTarget) -> Sequence[ErrorCode]:
         part("AlterableConfig", name=f"plugin.key.{number}", value=TEXT) for number in range(TEXTS)
     )
     resource = part("AlterConfigsResource", resource_type=4, resource_name="0", configs=configs)
-    answer = ask(target, ApiKey.ALTER_CONFIGS, 1, resources=(resource,), validate_only=False)
-    return [result.error_code for result in answer.responses]
+    response = ask(target, ApiKey.ALTER_CONFIGS, 1, resources=(resource,), validate_only=False)
+    return [result.error_code for result in response.responses]
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ def produce_to(
     """What that broker answers to one record with acks=all; ``timeout_ms``: it waits no longer."""
     value = name = history.name("direct")
     invocation = history.invoke(name, ClientAct.SEND, topic=topic, partition=partition, value=value)
-    answer = asyncio.run(_ask(address, _request(topic, partition, value, timeout_ms)))
-    error: ErrorCode = answer.responses[0].partition_responses[0].error_code
+    response = asyncio.run(_ask(address, _request(topic, partition, value, timeout_ms)))
+    error: ErrorCode = response.responses[0].partition_responses[0].error_code
     if error is ErrorCode.none:
         invocation.ok()
     else:

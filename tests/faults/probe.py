@@ -70,18 +70,18 @@ class Probe:
         )
         self._producer.poll(0)
 
-    def answers(self) -> list[str]:
+    def responses(self) -> list[str]:
         """The answers to all that was sent, in the order in which they came; waits for them."""
         left = self._producer.flush(ANSWER_S)
         assert left == 0, f"{left} probes were never answered"
-        answers, self._answers = self._answers, []
-        return answers
+        responses, self._answers = self._answers, []
+        return responses
 
     def ask(self, partition: int) -> str:
         """The answer to one record."""
         self.send(partition)
-        [answer] = self.answers()
-        return answer
+        [response] = self.responses()
+        return response
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def probing(
     """A probe that has its connections: the first record is acknowledged within its patience."""
     probe = Probe(bootstrap_servers, topic, history, timeout_ms=timeout_ms)
     deadline = time.monotonic() + ANSWER_S
-    while (answer := probe.ask(0)) != ACKNOWLEDGED:
-        assert time.monotonic() < deadline, f"a healthy cluster answers {answer}"
+    while (response := probe.ask(0)) != ACKNOWLEDGED:
+        assert time.monotonic() < deadline, f"a healthy cluster answers {response}"
     yield probe
-    probe.answers()
+    probe.responses()

@@ -36,14 +36,14 @@ def test_a_leader_and_controller_without_followers_leads_alone_and_acknowledges_
             lambda: f"the ISR shrinks: {cluster.state(topic, 0)}",
             meanwhile=lambda: probe.send(0),
         )
-        answers = probe.answers()
+        responses = probe.responses()
         cluster.wait_until_alone(leader, topic, PARTITIONS)
         acknowledged = load.acknowledged()
 
         # Those before the shrink waited for the followers in vain (since 3.7 no high watermark
         # rises below min.insync.replicas), those behind it found none in the ISR.
-        assert answers
-        assert set(answers) <= {"REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS"}
+        assert responses
+        assert set(responses) <= {"REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS"}
         for partition in range(PARTITIONS):
             # A leader learns its ISR a moment after it stands in ZooKeeper.
             cluster.wait_until(

@@ -98,5 +98,5 @@ def _acknowledges(
 ) -> bool:
     """Whether one record is acknowledged by that very broker, in sync with all others."""
     address = address_of(cluster, broker)
-    answer = produce_to(address, topic, partition, load.history, timeout_ms=LAG_MS)
-    return answer is ErrorCode.none
+    response = produce_to(address, topic, partition, load.history, timeout_ms=LAG_MS)
+    return response is ErrorCode.none

@@ -198,13 +198,13 @@ def test_the_verb_reads_logs_without_spark(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(session, "start_spark", start)
     ingest_incident = ["history", "ingest", str(DATA / "incidents-1.1.1"), "--out", str(tmp_path)]
 
-    answer = zkctl_here("-o", "jsonl", *ingest_incident)
+    result = zkctl_here("-o", "jsonl", *ingest_incident)
 
-    assert answer.exit_code == 0
-    shown = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert result.exit_code == 0
+    shown = [json.loads(line) for line in result.stdout.splitlines()]
     assert shown == read_sources(tmp_path)
     records = sum(row["records"] for row in shown)
-    assert f"{records} records, 0 of unknown shape, in 9 files: {tmp_path}" in answer.stderr
+    assert f"{records} records, 0 of unknown shape, in 9 files: {tmp_path}" in result.stderr
 
 
 HEAD = "[2023-05-10 09:30:00,020] INFO "
@@ -235,11 +235,11 @@ def test_only_lines_that_begin_no_record_ask_for_another_pattern(
     log = tmp_path / "server.log"
     log.write_text("\n".join([*lines, ""]))
 
-    answer = zkctl_here("history", "ingest", str(log), "--out", str(tmp_path / "out"))
+    result = zkctl_here("history", "ingest", str(log), "--out", str(tmp_path / "out"))
 
-    assert answer.exit_code == 0
-    assert said in answer.stderr
-    assert ("--pattern" in answer.stderr) == ("--pattern" in said)
+    assert result.exit_code == 0
+    assert said in result.stderr
+    assert ("--pattern" in result.stderr) == ("--pattern" in said)
 
 
 _PARENT = """

@@ -41,6 +41,6 @@ def test_a_cluster_of_two_workers_gives_the_rows_of_one_machine(
     # Both workers had something to do.
     assert all(list((tmp_path / name).rglob("stderr")) for name in ("worker-1", "worker-2"))
     # spark-submit hands out what its program says on stdout and on stderr as one.
-    answer = done.stdout[done.stdout.index("\n[") :]
-    found = {row["controller_epoch"]: row["broker"] for row in orjson.loads(answer)}
+    result = done.stdout[done.stdout.index("\n[") :]
+    found = {row["controller_epoch"]: row["broker"] for row in orjson.loads(result)}
     assert found == {each.controller_epoch: each.broker for each in History(here).tenures}

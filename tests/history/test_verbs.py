@@ -172,18 +172,18 @@ def test_one_process_answers_as_spark_does(
     monkeypatch.setattr(soundness, "SMALL_ROWS", small_rows)
     monkeypatch.setattr(history, "FEW_ROWS", few_rows)
     questions = all_questions(tmp_path)
-    answers: dict[tuple[str, object], Any] = {}
+    results: dict[tuple[str, object], Any] = {}
     for engine in ("spark", "local"):
         # Nothing that was kept may answer.
         rmtree(store / "answers", ignore_errors=True)
         for question in questions:
             options = ("--cluster", clusters["incidents-c"], "--engine", engine, "-o", "json")
             assert zkctl(*question, *options) == (question[0] == "audit")
-            answers[engine, question] = json.loads(capsys.readouterr().out)
-        answers[engine, "page"] = json.loads((tmp_path / "report.json").read_bytes())
+            results[engine, question] = json.loads(capsys.readouterr().out)
+        results[engine, "page"] = json.loads((tmp_path / "report.json").read_bytes())
 
     for asked in (*questions, "page"):
-        local, spark = answers["local", asked], answers["spark", asked]
+        local, spark = results["local", asked], results["spark", asked]
         assert local == spark, asked
 
 
@@ -266,11 +266,11 @@ def test_a_truncated_table_is_an_error_and_no_smaller_answer(
     log.parent.mkdir()
     log.write_bytes(gzip.decompress((DATA / "incidents-c/broker-1/controller.log.gz").read_bytes()))
     assert zkctl_here(*ask, str(log)).exit_code == 0
-    answer = next((tmp_path / "out" / "answers").rglob("leaderless/*.parquet"))
+    result = next((tmp_path / "out" / "answers").rglob("leaderless/*.parquet"))
     rows = next((tmp_path / "out" / "events").rglob("*.parquet"))
 
     # What can be computed again is.
-    answer.write_bytes(answer.read_bytes()[:100])
+    result.write_bytes(result.read_bytes()[:100])
     assert zkctl_here(*ask).exit_code == 0
     whole = rows.read_bytes()
     rows.write_bytes(whole[: len(whole) // 2])

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.cli_world import Answer, zkctl_here
+from tests.support.cli_world import CommandResult, zkctl_here
 
 WITH_A_PROCESS: Final = frozenset(
     {"cluster", "demo", "quorum", "start", "stop", "storage", "top", "wait", "watch", "--watch"}
@@ -33,7 +33,7 @@ class LocalCluster:
         # The developer's own settings must not reach a test.
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("ZKCTL_")}
 
-    def __call__(self, *arguments: str, timeout_s: float = 90) -> Answer:
+    def __call__(self, *arguments: str, timeout_s: float = 90) -> CommandResult:
         """Run a command to its end."""
         if self.command == self._standard and not WITH_A_PROCESS.intersection(arguments):
             changed = set(self.environment.items()) - set(os.environ.items())
@@ -46,13 +46,13 @@ class LocalCluster:
             env=self.environment,
             check=False,
         )
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def json(self, *arguments: str) -> Any:
         """Run a command that must succeed; what it says as JSON."""
-        answer = self(*arguments, "-o", "json")
-        assert answer.exit_code == 0, answer.stderr
-        return answer.json
+        result = self(*arguments, "-o", "json")
+        assert result.exit_code == 0, result.stderr
+        return result.json
 
     def wait_for(self, condition: Callable[[], object], timeout_s: float = 30) -> None:
         """Ask until the answer is true; an assertion fails if it never is."""

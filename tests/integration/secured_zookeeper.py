@@ -113,7 +113,7 @@ class GatheringDoor:
     def _pass_on(self, client: ssl.SSLSocket, server: socket.socket) -> None:
         client.setblocking(False)
         self._passing = server
-        answers = 0
+        responses = 0
         while True:
             ready, _, _ = select.select([client, server], [], [])
             if client in ready:
@@ -125,8 +125,8 @@ class GatheringDoor:
                     return
                 server.sendall(data)
             if server in ready:
-                answers += 1
-                self.on_answer(answers)
+                responses += 1
+                self.on_answer(responses)
                 time.sleep(GATHERED_S)
                 data = server.recv(16384)  # a record holds no more
                 if not data:

@@ -68,9 +68,9 @@ def metadata(broker: BrokerProcess, topic: str | None = None) -> Any:
     data = request_header(3, 1, 1, "test") + body
     with socket.create_connection((host, int(port)), 10) as connection:
         connection.sendall(struct.pack(">i", len(data)) + data)
-        with connection.makefile("rb") as answers:
-            size = struct.unpack(">i", answers.read(4))[0]
-            return read_response(3, 1, answers.read(size), 4)
+        with connection.makefile("rb") as responses:
+            size = struct.unpack(">i", responses.read(4))[0]
+            return read_response(3, 1, responses.read(size), 4)
 
 
 def stat_of(session: ZooKeeperSession, broker_id: int) -> Stat | None:

@@ -17,7 +17,7 @@ from tests.integration.secured_cluster import (
     broker_properties,
     secured_cluster,
 )
-from tests.support.cli_world import Answer, zkctl_here
+from tests.support.cli_world import CommandResult, zkctl_here
 
 pytestmark = pytest.mark.integration
 
@@ -47,10 +47,14 @@ def cluster(
 
 
 @pytest.fixture
-def as_user(cluster: Cluster, certificates: Certificates, tmp_path: Path) -> Callable[..., Answer]:
+def as_user(
+    cluster: Cluster, certificates: Certificates, tmp_path: Path
+) -> Callable[..., CommandResult]:
     """Runs a verb as a user, by SCRAM over TLS, at one of the brokers."""
 
-    def run(user: str, *arguments: str, broker_id: int = 1, listener: str = "CLOSED") -> Answer:
+    def run(
+        user: str, *arguments: str, broker_id: int = 1, listener: str = "CLOSED"
+    ) -> CommandResult:
         file = written(tmp_path, over_tls(certificates, user))
         server = address(cluster, broker_id, listener)
         return zkctl_here("-b", server, "--command-config", file, "-o", "json", *arguments)
@@ -59,19 +63,19 @@ def as_user(cluster: Cluster, certificates: Certificates, tmp_path: Path) -> Cal
 
 
 @pytest.fixture
-def as_admin(as_user: Callable[..., Answer]) -> Callable[..., Any]:
+def as_admin(as_user: Callable[..., CommandResult]) -> Callable[..., Any]:
     """Runs a verb that must succeed, as a super user; what it says."""
 
     def run(*arguments: str, broker_id: int = 1) -> Any:
-        answer = as_user("admin", *arguments, broker_id=broker_id)
-        assert answer.exit_code == 0, answer.stderr
-        return answer.json
+        result = as_user("admin", *arguments, broker_id=broker_id)
+        assert result.exit_code == 0, result.stderr
+        return result.json
 
     return run
 
 
 def test_what_is_added_counts_at_every_broker_and_is_removed_exactly(
-    as_user: Callable[..., Answer], as_admin: Callable[..., Any], connect: str
+    as_user: Callable[..., CommandResult], as_admin: Callable[..., Any], connect: str
 ) -> None:
     who = ("--allow-principal", "User:bob", "--producer", "--idempotent", "--topic", "paid")
     planned = as_admin("acl", "add", *who, "--dry-run")
@@ -109,7 +113,7 @@ def test_what_is_added_counts_at_every_broker_and_is_removed_exactly(
 
 
 def test_removal_by_match_shows_all_that_applies_and_removes_no_more(
-    as_user: Callable[..., Answer], as_admin: Callable[..., Any]
+    as_user: Callable[..., CommandResult], as_admin: Callable[..., Any]
 ) -> None:
     prefixed = ("--resource-pattern-type", "prefixed")
     as_admin(*("acl", "add", "--allow-principal", "User:bob", "--topic", "m-", *prefixed, "--yes"))
@@ -131,7 +135,7 @@ def test_removal_by_match_shows_all_that_applies_and_removes_no_more(
 
 
 def test_notes_say_what_a_rule_does_to_others_and_what_wins_over_it(
-    as_user: Callable[..., Answer], as_admin: Callable[..., Any]
+    as_user: Callable[..., CommandResult], as_admin: Callable[..., Any]
 ) -> None:
     dry = ("--dry-run", "--operation", "read")
     first = as_user("admin", *("acl", "add", "--allow-principal", "User:x", "--topic", "n", *dry))
@@ -146,7 +150,7 @@ def test_notes_say_what_a_rule_does_to_others_and_what_wins_over_it(
 
 
 def test_explain_says_what_the_broker_does_and_its_command_allows_it(
-    as_user: Callable[..., Answer], as_admin: Callable[..., Any]
+    as_user: Callable[..., CommandResult], as_admin: Callable[..., Any]
 ) -> None:
     asked = (
         "acl",
@@ -183,22 +187,22 @@ def test_who_lists_the_rules_of_the_brokers(as_admin: Callable[..., Any]) -> Non
 
 
 def test_a_user_without_the_right_is_refused_with_the_next_step(
-    as_user: Callable[..., Answer],
+    as_user: Callable[..., CommandResult],
 ) -> None:
     listed = as_user("alice", "acl", "list")
     added = as_user("alice", *("acl", "add", "--allow-principal", "User:a", "--cluster", "--yes"))
 
-    for answer in (listed, added):
-        assert answer.exit_code == REFUSED
-        assert answer.stdout == ""
-        assert "that takes Describe on the cluster" in answer.stderr
+    for result in (listed, added):
+        assert result.exit_code == REFUSED
+        assert result.stdout == ""
+        assert "that takes Describe on the cluster" in result.stderr
 
 
 # Tokens.
 
 
 def test_a_token_lives_its_life_at_both_brokers(
-    as_user: Callable[..., Answer],
+    as_user: Callable[..., CommandResult],
     as_admin: Callable[..., Any],
     cluster: Cluster,
     certificates: Certificates,
@@ -251,7 +255,7 @@ def test_a_token_lives_its_life_at_both_brokers(
 
 
 def test_a_token_for_another_user_is_not_shown_to_its_requester(
-    as_user: Callable[..., Answer], as_admin: Callable[..., Any]
+    as_user: Callable[..., CommandResult], as_admin: Callable[..., Any]
 ) -> None:
     create = ("token", "create", "--owner", "User:carol", "--yes")
     refused = as_user("alice", *create)
@@ -270,11 +274,11 @@ def test_a_token_for_another_user_is_not_shown_to_its_requester(
 
 
 def test_a_connection_without_a_login_gets_no_token(cluster: Cluster) -> None:
-    answer = zkctl_here("-b", address(cluster, 1, "OPEN"), "token", "create", "--yes")
+    result = zkctl_here("-b", address(cluster, 1, "OPEN"), "token", "create", "--yes")
 
-    assert answer.exit_code == REFUSED
-    assert "tokens are for users who have logged in" in answer.stderr
-    assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in answer.stderr
+    assert result.exit_code == REFUSED
+    assert "tokens are for users who have logged in" in result.stderr
+    assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -287,7 +291,7 @@ def test_a_connection_without_a_login_gets_no_token(cluster: Cluster) -> None:
     ],
 )
 def test_a_command_line_that_lacks_something_is_refused(words: tuple[str, ...], why: str) -> None:
-    answer = zkctl_here("-b", "127.0.0.1:1", "token", *words, "--yes")
+    result = zkctl_here("-b", "127.0.0.1:1", "token", *words, "--yes")
 
-    assert answer.exit_code == USAGE
-    assert why in answer.stderr
+    assert result.exit_code == USAGE
+    assert why in result.stderr

@@ -51,10 +51,10 @@ def test_status_tells_addresses_processes_registrations_and_the_controller(
 
 
 def test_a_directory_in_use_is_refused(cluster: LocalCluster) -> None:
-    answer = cluster("cluster", "start", "--brokers", "1", "--detach")
+    result = cluster("cluster", "start", "--brokers", "1", "--detach")
 
-    assert answer.exit_code == 5
-    assert "is in use by a running cluster: broker 1 (pid" in answer.stderr
+    assert result.exit_code == 5
+    assert "is in use by a running cluster: broker 1 (pid" in result.stderr
     assert cluster.json("cluster", "status")["state"] == "running"
 
 
@@ -105,11 +105,11 @@ def test_a_topic_is_created_as_asked_and_deleted(cluster: LocalCluster) -> None:
 def test_what_the_controller_refuses_is_exit_code_5(
     cluster: LocalCluster, arguments: tuple[str, ...], error: str
 ) -> None:
-    answer = cluster("topic", *arguments)
+    result = cluster("topic", *arguments)
 
-    assert answer.exit_code == 5
-    assert error in answer.stderr
-    assert answer.stdout == ""
+    assert result.exit_code == 5
+    assert error in result.stderr
+    assert result.stdout == ""
 
 
 def test_an_existing_or_missing_topic_can_be_no_error(cluster: LocalCluster) -> None:
@@ -198,9 +198,9 @@ VERBS = (
 def test_every_verb_obeys_every_format(cluster: LocalCluster, verb: tuple[str, ...]) -> None:
     said = {}
     for output_format in ("table", "json", "jsonl", "yaml", "csv", "name"):
-        answer = zkctl_here(*verb, "--dir", str(cluster.directory), "-o", output_format)
-        assert answer.exit_code == 0, answer.stderr
-        said[output_format] = answer.stdout
+        result = zkctl_here(*verb, "--dir", str(cluster.directory), "-o", output_format)
+        assert result.exit_code == 0, result.stderr
+        said[output_format] = result.stdout
 
     in_json = orjson.loads(said["json"])
     objects = in_json if isinstance(in_json, list) else [in_json]
@@ -235,13 +235,13 @@ def test_an_election_proves_the_new_controller(cluster: LocalCluster) -> None:
         assert election["first_update_metadata_source"] == source
 
 
-@pytest.mark.parametrize(("answer", "exit_code"), [("n", 5), ("y", 0)])
+@pytest.mark.parametrize(("result", "exit_code"), [("n", 5), ("y", 0)])
 def test_on_a_terminal_an_election_is_asked_for(
-    cluster: LocalCluster, answer: str, exit_code: int
+    cluster: LocalCluster, result: str, exit_code: int
 ) -> None:
     before = cluster.json("controller", "show")
     ours, theirs = pty.openpty()
-    os.write(ours, f"{answer}\n".encode())
+    os.write(ours, f"{result}\n".encode())
 
     done = subprocess.run(
         [*cluster.command, "controller", "elect", "-o", "json"],
@@ -259,7 +259,7 @@ def test_on_a_terminal_an_election_is_asked_for(
     assert "to delete:  /controller at zk_version 0" in done.stderr
     assert "Delete it? [y/N]" in done.stderr
     after = cluster.json("controller", "show")
-    assert after["controller_epoch"] - before["controller_epoch"] == (answer == "y")
+    assert after["controller_epoch"] - before["controller_epoch"] == (result == "y")
 
 
 def test_a_watch_sees_an_election(cluster: LocalCluster) -> None:

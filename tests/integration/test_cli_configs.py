@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.broker_processes import Cluster, cluster_in, wait_for
 from tests.integration.terminal import Terminal
-from tests.support.cli_world import Answer, zkctl_here
+from tests.support.cli_world import CommandResult, zkctl_here
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode
@@ -39,7 +39,7 @@ class Zkctl:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
-    def run(self, *arguments: str, password: str = "") -> Answer:
+    def run(self, *arguments: str, password: str = "") -> CommandResult:
         named = "-z" in arguments or "-b" in arguments
         at = () if named else ("-b", self.cluster.bootstrap_servers)
         more = {"ZKCTL_USER_PASSWORD": password} if password else {}
@@ -47,9 +47,9 @@ class Zkctl:
 
     def __call__(self, *arguments: str, exit_code: int = 0, password: str = "") -> Any:
         """What it says as JSON; where it says nothing, why not."""
-        answer = self.run(*arguments, password=password)
-        assert answer.exit_code == exit_code, answer.stderr
-        return answer.json if answer.stdout else answer.stderr
+        result = self.run(*arguments, password=password)
+        assert result.exit_code == exit_code, result.stderr
+        return result.json if result.stdout else result.stderr
 
 
 @pytest.fixture(scope="module")

@@ -86,10 +86,10 @@ def test_brokers_join_an_external_zookeeper_under_its_chroot(
 
 
 def test_a_wrong_override_is_refused_before_anything_starts(cluster: LocalCluster) -> None:
-    answer = cluster("cluster", "start", "--override", "num.partitions=none", "--detach")
+    result = cluster("cluster", "start", "--override", "num.partitions=none", "--detach")
 
-    assert answer.exit_code == 2
-    assert "num.partitions" in answer.stderr
+    assert result.exit_code == 2
+    assert "num.partitions" in result.stderr
     assert not list(cluster.directory.glob("broker-*"))
 
 
@@ -98,24 +98,24 @@ def test_a_broker_that_cannot_start_takes_nothing_with_it(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
 
-    answer = cluster(
+    result = cluster(
         *("cluster", "start", "--brokers", "1", "--detach"),
         *("--override", f"log.dirs={tmp_path / 'file' / 'below'}"),
     )
 
-    assert answer.exit_code == 5
-    assert answer.stdout == ""
-    assert "broker 1 ended while starting; the last lines of " in answer.stderr
-    assert "console.log" in answer.stderr
+    assert result.exit_code == 5
+    assert result.stdout == ""
+    assert "broker 1 ended while starting; the last lines of " in result.stderr
+    assert "console.log" in result.stderr
     assert cluster.json("cluster", "status")["state"] == "stopped"
 
 
 def test_a_cluster_that_is_not_ready_in_time_is_ended(cluster: LocalCluster) -> None:
     # No one listens on port 1: however busy the machine is, the brokers cannot be ready.
     nowhere = ("--override", "zookeeper.connect=127.0.0.1:1")
-    answer = cluster("cluster", "start", "--brokers", "2", "--detach", "--timeout", "1", *nowhere)
+    result = cluster("cluster", "start", "--brokers", "2", "--detach", "--timeout", "1", *nowhere)
 
-    assert answer.exit_code == 4
+    assert result.exit_code == 4
     assert cluster.json("cluster", "status")["state"] == "stopped"
 
 
@@ -130,14 +130,14 @@ def test_force_kills_at_once(cluster: LocalCluster) -> None:
 
 
 def test_the_demo_finds_every_fact_true_and_leaves_nothing_behind(cluster: LocalCluster) -> None:
-    answer = cluster("demo", "-o", "json")
+    result = cluster("demo", "-o", "json")
 
-    assert answer.exit_code == 0, answer.stderr
-    facts = answer.json
+    assert result.exit_code == 0, result.stderr
+    facts = result.json
     assert len(facts) >= 9
     assert all(fact["is_true"] for fact in facts)
-    assert "is killed (SIGKILL)" in answer.stderr
-    assert "✓ another broker is the controller" in answer.stderr
+    assert "is killed (SIGKILL)" in result.stderr
+    assert "✓ another broker is the controller" in result.stderr
     assert cluster.json("cluster", "status")["state"] == "stopped"
 
 

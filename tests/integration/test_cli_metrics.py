@@ -159,7 +159,7 @@ def test_what_serves_no_metrics_is_a_sentence(cluster: LocalCluster, tmp_path: P
     listener = status["bootstrap_servers"].split(",")[0]
     with socket.create_server(("127.0.0.1", 0)) as server:
         free = server.getsockname()[1]
-    answers = {
+    results = {
         name: cluster("metrics", *arguments, "--timeout", "5")
         for name, arguments in {
             "no port": ("--address", "127.0.0.1"),
@@ -172,15 +172,15 @@ def test_what_serves_no_metrics_is_a_sentence(cluster: LocalCluster, tmp_path: P
     }
     elsewhere = LocalCluster(tmp_path)("metrics", "1")
 
-    assert {name: answer.exit_code for name, answer in answers.items()} == {
+    assert {name: result.exit_code for name, result in results.items()} == {
         "no port": 2, "nothing there": 3, "a listener": 5, "no such broker": 5, "which": 2,
         "both": 2,
     }  # fmt: skip
     assert "a broker serves them if it was started with --metrics-port" in (
-        answers["nothing there"].stderr
+        results["nothing there"].stderr
     )
-    assert "does not speak HTTP" in answers["a listener"].stderr
-    assert "has no broker 7, but 1, 2" in answers["no such broker"].stderr
+    assert "does not speak HTTP" in results["a listener"].stderr
+    assert "has no broker 7, but 1, 2" in results["no such broker"].stderr
     assert elsewhere.exit_code == 2
     assert "say --address HOST:PORT" in elsewhere.stderr
 

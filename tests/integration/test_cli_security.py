@@ -67,9 +67,9 @@ def as_admin(cluster: Cluster, certificates: Certificates, tmp_path: Path) -> Ca
     server = address(cluster, 1, "CLOSED")
 
     def run(*arguments: str) -> Any:
-        answer = zkctl_here("-b", server, "--command-config", file, "-o", "json", *arguments)
-        assert answer.exit_code == 0, answer.stderr
-        return answer.json if answer.stdout else None
+        result = zkctl_here("-b", server, "--command-config", file, "-o", "json", *arguments)
+        assert result.exit_code == 0, result.stderr
+        return result.json if result.stdout else None
 
     return run
 
@@ -107,9 +107,9 @@ def test_an_election_is_seen_in_the_brokers_by_their_secured_listeners(
 
     def moved() -> Any:
         words = ("controller", "elect", "--yes", "-o", "json")
-        answer = zkctl_here("-z", connect, "--command-config", file, *words)
-        assert answer.exit_code == 0, answer.stderr
-        outcome = answer.json
+        result = zkctl_here("-z", connect, "--command-config", file, *words)
+        assert result.exit_code == 0, result.stderr
+        outcome = result.json
         # The same broker may win again, and then its name tells nothing.
         return outcome if outcome["controller_id"] != outcome["controller_id_before"] else None
 
@@ -222,15 +222,15 @@ def test_a_refused_login_shows_its_reason(
         properties["ssl.truststore.location"] = certificates.path("stranger.pem")
     file = written(tmp_path, properties)
 
-    answer = zkctl_here(
+    result = zkctl_here(
         "-b", address(cluster, 1, listener), "--command-config", file, "topic", "list"
     )
 
-    assert answer.exit_code == CANNOT_CONNECT, answer.stderr
-    assert said in answer.stderr
-    assert "Traceback" not in answer.stderr
-    assert USERS["admin"] not in answer.stderr
-    assert answer.stderr.count("\n") == 1
+    assert result.exit_code == CANNOT_CONNECT, result.stderr
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+    assert USERS["admin"] not in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_a_host_that_is_not_checked_comes_in(
@@ -243,11 +243,11 @@ def test_a_host_that_is_not_checked_comes_in(
     }
     file = written(tmp_path, unchecked)
 
-    answer = zkctl_here(
+    result = zkctl_here(
         "-b", address(cluster, 1, "STRANGE"), "--command-config", file, "topic", "list"
     )
 
-    assert answer.exit_code == 0, answer.stderr
+    assert result.exit_code == 0, result.stderr
 
 
 def test_a_snapshot_of_secured_brokers_equals_zookeepers(
@@ -281,7 +281,7 @@ def test_metadata_is_compared_through_secured_listeners(
 
     wait_for(lambda: zkctl_here(*secured, "--patience", "0").exit_code == 0, "no difference")
     alice = written(tmp_path, over_tls(certificates, user="alice"))
-    answer = zkctl_here(*secured[:3], alice, *secured[4:], "--patience", "0")
+    result = zkctl_here(*secured[:3], alice, *secured[4:], "--patience", "0")
 
-    assert answer.exit_code == 2, answer.stdout
-    assert "not compared: DescribeLogDirs of broker 1: " in answer.stderr
+    assert result.exit_code == 2, result.stdout
+    assert "not compared: DescribeLogDirs of broker 1: " in result.stderr

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from tests.integration.cli_cluster import LocalCluster
-from tests.support.cli_world import Answer, zkctl_here
+from tests.support.cli_world import CommandResult, zkctl_here
 
 pytestmark = pytest.mark.integration
 
@@ -35,15 +35,17 @@ class TwoClusters:
         status = cluster.json("cluster", "status")
         return status["bootstrap_servers"], status["zookeeper"]
 
-    def __call__(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Answer:
+    def __call__(
+        self, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> CommandResult:
         """``zkctl`` in the folder of the local cluster, without ``--dir``."""
         with chdir(self.directory):
             return zkctl_here(*arguments, **dict(environment or {}))
 
     def json(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Any:
-        answer = self(*arguments, "-o", "json", environment=environment)
-        assert answer.exit_code == 0, answer.stderr
-        return orjson.loads(answer.stdout)
+        result = self(*arguments, "-o", "json", environment=environment)
+        assert result.exit_code == 0, result.stderr
+        return orjson.loads(result.stdout)
 
     def topics(self, *arguments: str, environment: Mapping[str, str] | None = None) -> list[str]:
         rows = self.json("topic", "list", *arguments, environment=environment)
@@ -159,7 +161,7 @@ def test_a_plan_changes_nothing(clusters: TwoClusters) -> None:
 
 @pytest.mark.parametrize("option", ["-z", "-b", "--zookeeper", "--bootstrap-server"])
 def test_an_empty_address_is_refused(clusters: TwoClusters, option: str) -> None:
-    answer = clusters("topic", "list", option, "")
+    result = clusters("topic", "list", option, "")
 
-    assert (answer.exit_code, answer.stdout) == (2, "")
-    assert "is empty" in answer.stderr
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "is empty" in result.stderr

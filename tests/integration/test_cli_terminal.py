@@ -89,7 +89,7 @@ def offered(cluster: LocalCluster, line: str) -> list[str]:
         check=True,
     )
     assert done.stderr == ""
-    return [answer.partition(",")[2] for answer in done.stdout.splitlines()]
+    return [result.partition(",")[2] for result in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,8 @@ def limit(cluster: KafkaCluster, entity: Mapping[str, str | None], **quotas: flo
 
     async def scenario() -> None:
         async with connected(cluster, "administrator") as connection:
-            answer: Any = await connection.request(alteration(entity, quotas))
-            [entry] = answer.entries
+            response: Any = await connection.request(alteration(entity, quotas))
+            [entry] = response.entries
             assert int(entry.error_code) == 0, entry
 
     asyncio.run(scenario())
@@ -102,18 +102,18 @@ def produce_request(size: int) -> Any:
 
 async def produce(connection: Connection, size: int) -> tuple[timedelta, int]:
     """How long the client must wait, and the offset of its record."""
-    answer: Any = await connection.request(produce_request(size))
-    [partition] = answer.responses[0].partition_responses
+    response: Any = await connection.request(produce_request(size))
+    [partition] = response.responses[0].partition_responses
     assert int(partition.error_code) == 0
-    return answer.throttle_time, partition.base_offset
+    return response.throttle_time, partition.base_offset
 
 
 async def until_throttled(connection: Connection, request: Any) -> timedelta:
     """Asks until there is something to wait for: a note of a quota takes its time to be read."""
     while True:
-        answer: Any = await connection.request(request)
-        if answer.throttle_time > NOTHING:
-            return cast(timedelta, answer.throttle_time)
+        response: Any = await connection.request(request)
+        if response.throttle_time > NOTHING:
+            return cast(timedelta, response.throttle_time)
         await asyncio.sleep(0.05)
 
 
@@ -167,8 +167,8 @@ def test_the_time_of_requests_is_limited_too(cluster: KafkaCluster) -> None:
             told = await until_throttled(connection, request)
             assert told == timedelta(seconds=1)  # never more than a window
         async with connected(cluster, "idle") as connection:
-            answer: Any = await connection.request(request)
-            assert answer.throttle_time == NOTHING
+            response: Any = await connection.request(request)
+            assert response.throttle_time == NOTHING
 
     asyncio.run(scenario())
 

@@ -157,10 +157,10 @@ def change_isr(cluster: KafkaCluster, topic: str, partition: int, *isr: int) -> 
             ),
         ),
     )
-    answer = call(controllers_address(cluster), request)
-    if answer.error_code is not ErrorCode.none:
-        return ErrorCode(answer.error_code)
-    [told] = answer.topics[0].partitions
+    response = call(controllers_address(cluster), request)
+    if response.error_code is not ErrorCode.none:
+        return ErrorCode(response.error_code)
+    [told] = response.topics[0].partitions
     return ErrorCode(told.error_code)
 
 
@@ -527,9 +527,9 @@ def test_who_is_not_the_controller_says_so(cluster: KafkaCluster) -> None:
     request = schema.ListPartitionReassignmentsRequest(timeout=timedelta(seconds=5), topics=None)
     others = {*cluster.broker_ids} - {cluster.wait_controller()}
 
-    answers = [call(address_of(cluster, broker), request) for broker in others]
+    responses = [call(address_of(cluster, broker), request) for broker in others]
 
-    assert [answer.error_code for answer in answers] == [ErrorCode.not_controller] * 2
+    assert [response.error_code for response in responses] == [ErrorCode.not_controller] * 2
 
 
 def test_a_stale_leader_changes_no_isr(cluster: KafkaCluster) -> None:

@@ -30,9 +30,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def findings(cluster: LocalCluster, *arguments: str) -> dict[str, Any]:
-    answer = cluster("doctor", "-o", "json", *arguments)
-    assert answer.exit_code in (0, 1), answer.stderr
-    return {row["rule"]: row for row in answer.json}
+    result = cluster("doctor", "-o", "json", *arguments)
+    assert result.exit_code in (0, 1), result.stderr
+    return {row["rule"]: row for row in result.json}
 
 
 def wait_until_well(cluster: LocalCluster) -> None:
@@ -48,10 +48,10 @@ def broker(cluster: LocalCluster, *, is_controller: bool) -> dict[str, Any]:
 def test_all_is_well(cluster: LocalCluster) -> None:
     wait_until_well(cluster)
 
-    answer = cluster("doctor")
+    result = cluster("doctor")
 
-    assert answer.exit_code == 0
-    assert "nothing is wrong" in answer.stderr or "P09" in answer.stdout
+    assert result.exit_code == 0
+    assert "nothing is wrong" in result.stderr or "P09" in result.stdout
 
 
 def test_a_broker_stopped_in_order_leaves_replicas_behind(cluster: LocalCluster) -> None:

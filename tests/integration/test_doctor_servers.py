@@ -92,15 +92,15 @@ class Ensemble:
         return [number for number in self._processes if f"Mode: {mode}" in self._srvr(number)]
 
     def _srvr(self, number: int) -> str:
-        answer = bytearray()
+        result = bytearray()
         try:
             with socket.create_connection(("127.0.0.1", self._ports[number]), 5) as connection:
                 connection.sendall(b"srvr")
                 while chunk := connection.recv(4096):
-                    answer += chunk
+                    result += chunk
         except OSError:
             return ""
-        return answer.decode()
+        return result.decode()
 
 
 def texts(finding: Any) -> list[str]:

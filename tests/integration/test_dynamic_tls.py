@@ -109,8 +109,8 @@ def alter(cluster: Cluster, **changes: str) -> None:
     ]
     resource = kafka_admin.ConfigResource("broker", "1", incremental_configs=entries)
     admin = admin_of(cluster)
-    [answer] = admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values()
-    answer.result()
+    [response] = admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values()
+    response.result()
 
 
 def test_a_broker_gets_new_certificates_without_a_restart(
@@ -260,7 +260,7 @@ def test_keys_without_a_listener_are_taken_as_kafka_takes_them(cluster: Cluster)
 
     def described() -> str:
         resource = kafka_admin.ConfigResource("broker", "1")
-        [answer] = admin.describe_configs([resource], request_timeout=TIMEOUT_S).values()
-        return str(answer.result()["sasl.kerberos.min.time.before.relogin"].value)
+        [response] = admin.describe_configs([resource], request_timeout=TIMEOUT_S).values()
+        return str(response.result()["sasl.kerberos.min.time.before.relogin"].value)
 
     wait_for(lambda: described() == "58000", "the changed value")

@@ -86,9 +86,9 @@ class Served:
 
     def must(self, method: str, path: str, /, **fields: Any) -> Any:
         """The answer of a request that succeeds."""
-        status, answer = self.ask(method, path, **fields)
-        assert status < 300, answer
-        return answer
+        status, response = self.ask(method, path, **fields)
+        assert status < 300, response
+        return response
 
 
 @contextmanager
@@ -219,18 +219,18 @@ def test_faults_are_counted_and_removed(served: Served) -> None:
 def test_what_cannot_be_is_refused(
     served: Served, method: str, path: str, fields: dict[str, Any], status: int, error: str
 ) -> None:
-    found, answer = served.ask(method, f"/clusters/1{path}", **fields)
+    found, response = served.ask(method, f"/clusters/1{path}", **fields)
 
-    assert (found, answer["error"]) == (status, error), answer
+    assert (found, response["error"]) == (status, error), response
 
 
 def test_a_broker_that_cannot_start_leaves_nothing_and_says_why(served: Served) -> None:
-    status, answer = served.ask(
+    status, response = served.ask(
         "POST", "/clusters", brokers=1, configs={"log.segment.bytes": "nonsense"}
     )
 
-    assert (status, answer["error"]) == (409, "broker_ended")
-    assert "log.segment.bytes" in answer["message"]
+    assert (status, response["error"]) == (409, "broker_ended")
+    assert "log.segment.bytes" in response["message"]
     assert served.must("GET", "/clusters") == {"clusters": [1]}
 
 
@@ -245,7 +245,7 @@ def test_there_are_no_more_clusters_than_there_may_be_and_none_is_left(served: S
         statuses.add(served.send("POST", "/clusters", json.dumps(body).encode())[0])
 
     start_one_more()
-    status, answer = served.ask("POST", "/clusters", brokers=1)
+    status, response = served.ask("POST", "/clusters", brokers=1)
     hanging: list[Any] = []
     wait = threading.Thread(
         target=lambda: hanging.append(
@@ -258,7 +258,7 @@ def test_there_are_no_more_clusters_than_there_may_be_and_none_is_left(served: S
     removed = served.must("DELETE", at)
     wait.join(END_S)
 
-    assert (status, answer["error"]) == (429, "too_many")
+    assert (status, response["error"]) == (429, "too_many")
     assert statuses == {400, 429}
     assert removed == {"directory": None}
     assert not Path(cluster["directory"]).exists()
@@ -289,14 +289,17 @@ def test_no_body_makes_the_server_fail(served: Served) -> None:
         path = re.sub(r"\{\w+\}", data.draw(st.sampled_from(["1", "99"])), path)
         path = path.replace("/topics/1/", "/topics/orders/")
 
-        status, answer = served.send(route.method, path, json.dumps(body).encode())
+        status, response = served.send(route.method, path, json.dumps(body).encode())
 
-        assert status < 500 or (status, answer["error"]) == (504, "not_in_time"), (route, answer)
+        assert status < 500 or (status, response["error"]) == (504, "not_in_time"), (
+            route,
+            response,
+        )
         assert served.ask("GET", at)[0] == 200
         if route.operation in ("cut", "delay", "drop", "fail"):
             served.must("POST", f"{at}/heal")
         if route.operation == "hold" and status == 201:
-            served.must("DELETE", f"{at}/holds/{answer['hold']}")
+            served.must("DELETE", f"{at}/holds/{response['hold']}")
         if status < 300:
             done.add(route.operation)
         elif status == 400:

@@ -357,9 +357,9 @@ def test_an_error_comes_at_its_turn_behind_a_produce_that_is_not_answered(
             await connection.close()
         return first.error_code, second.error_code
 
-    answers = cluster._loop.call(ask(), 20)
+    results = cluster._loop.call(ask(), 20)
 
-    assert answers == (ErrorCode.coordinator_not_available, ErrorCode.none)
+    assert results == (ErrorCode.coordinator_not_available, ErrorCode.none)
     assert fault.count == 1
 
 
@@ -382,10 +382,10 @@ def test_a_client_sees_only_the_versions_that_are_offered(cluster: KafkaCluster)
     cluster.offer_versions("DescribeCluster", 1, 0)
     connection = import_module("zkcontroller_testing.ledger")
 
-    answer = cluster._loop.call(versions_offered(connection, cluster.bootstrap_servers))
+    result = cluster._loop.call(versions_offered(connection, cluster.bootstrap_servers))
 
-    assert answer[3] == (0, 4)
-    assert 60 not in answer
+    assert result[3] == (0, 4)
+    assert 60 not in result
 
 
 async def versions_offered(module: Any, servers: str) -> dict[int, tuple[int, int]]:
@@ -394,12 +394,12 @@ async def versions_offered(module: Any, servers: str) -> dict[int, tuple[int, in
     host, _, port = servers.split(",")[0].partition(":")
     connection = await module._open(host, int(port))
     try:
-        answer = await connection.request(ApiVersionsRequest())
+        result = await connection.request(ApiVersionsRequest())
     finally:
         await connection.close()
     return {
         int(each.api_key): (int(each.min_version), int(each.max_version))
-        for each in answer.api_keys
+        for each in result.api_keys
     }
 
 

@@ -71,8 +71,8 @@ class Replicas:
             topics=(schema.part("FetchTopic", topic=self.topic, partitions=(partition,)),),
             forgotten_topics_data=(),
         )  # fmt: skip
-        answer: Any = call(address_of(self.cluster, broker_id), request)
-        watermark: int = answer.responses[0].partitions[0].high_watermark
+        response: Any = call(address_of(self.cluster, broker_id), request)
+        watermark: int = response.responses[0].partitions[0].high_watermark
         return watermark
 
 

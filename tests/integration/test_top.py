@@ -81,13 +81,13 @@ def test_brokers_alone_are_enough_for_a_reading(cluster: LocalCluster) -> None:
     command = LocalCluster(cluster.directory)
     command.command = cluster.command[:3]
 
-    answer = command("-b", bootstrap(cluster), "top", "--once", "-o", "json")
+    result = command("-b", bootstrap(cluster), "top", "--once", "-o", "json")
 
-    assert answer.exit_code == 0, answer.stderr
-    assert answer.json["source"] == "brokers"
-    assert answer.json["partition_count"] >= 6
-    assert answer.json["controller_epoch"] is None
-    assert answer.json["deletions"] is None
+    assert result.exit_code == 0, result.stderr
+    assert result.json["source"] == "brokers"
+    assert result.json["partition_count"] >= 6
+    assert result.json["controller_epoch"] is None
+    assert result.json["deletions"] is None
 
 
 def test_a_broker_is_killed_and_its_leaders_move_on_the_screen(cluster: LocalCluster) -> None:

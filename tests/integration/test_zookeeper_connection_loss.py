@@ -228,12 +228,12 @@ def test_a_question_waits_for_the_connection(proxy: Proxy, shaky: Client, direct
     shaky.states.wait_for(SessionState.SUSPENDED)
 
     with ThreadPoolExecutor(4) as threads:
-        answers = [threads.submit(shaky.session.read, "/a") for _ in range(4)]
+        responses = [threads.submit(shaky.session.read, "/a") for _ in range(4)]
         landed = threads.submit(shaky.session.write, SetData("/a", b"2"))
         assert not landed.done()
         proxy.allow()
 
-        assert {type(answer.result(PATIENCE_S)) for answer in answers} == {Znode}
+        assert {type(response.result(PATIENCE_S)) for response in responses} == {Znode}
         assert isinstance(landed.result(PATIENCE_S), Written)
 
 

@@ -25,7 +25,7 @@ from tests.integration.secured_zookeeper import (
     secured_zookeeper,
 )
 from tests.integration.zookeeper_proxy import Proxy
-from tests.support.cli_world import Answer, zkctl_here
+from tests.support.cli_world import CommandResult, zkctl_here
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import (
     Create,
@@ -120,8 +120,8 @@ def test_changes_in_the_record_of_the_last_answer_to_a_reconnect_do_not_wait(
         door.connect + chroot, tls=context(server.trusting()), session_timeout_ms=120_000
     )
 
-    def write_behind(answer: int) -> None:
-        if answer == 2:  # the session stands again, and now its watches do
+    def write_behind(response: int) -> None:
+        if response == 2:  # the session stands again, and now its watches do
             other.session.write(SetData("/watched", b"news"))
 
     try:
@@ -282,12 +282,12 @@ def test_a_server_that_requires_logins_refuses_a_client_without_one(
         assert isinstance(alice.session.exists("/"), Stat)
         with pytest.raises(AuthenticationFailed, match="nobody in without a login"):
             open_client(strict.connect)
-        answer = zkctl_here("-z", f"{strict.connect}/a", "controller", "show")
+        result = zkctl_here("-z", f"{strict.connect}/a", "controller", "show")
         alice.session.close()
 
-    assert answer.exit_code == REFUSED
-    assert "nobody in without a login" in answer.stderr
-    assert answer.stderr.count("\n") == 1
+    assert result.exit_code == REFUSED
+    assert "nobody in without a login" in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_a_login_goes_through_tls_as_well(
@@ -312,7 +312,7 @@ def broker_under_tls(
     tmp_path: Path,
     chroot: str,
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Answer]:
+) -> Iterator[CommandResult]:
     """A broker that protects its znodes, started by ``zkctl``, which finds it by the same file."""
     monkeypatch.setenv("LOG_DIR", str(tmp_path / "logs"))
     properties = {
@@ -332,7 +332,7 @@ def broker_under_tls(
 
 
 def test_a_broker_and_zkctl_reach_zookeeper_under_tls(
-    server: SecuredZooKeeper, broker_under_tls: Answer, tmp_path: Path, chroot: str
+    server: SecuredZooKeeper, broker_under_tls: CommandResult, tmp_path: Path, chroot: str
 ) -> None:
     assert broker_under_tls.exit_code == 0, broker_under_tls.stderr
     assert broker_under_tls.json["broker_id"] == 1
@@ -340,9 +340,9 @@ def test_a_broker_and_zkctl_reach_zookeeper_under_tls(
     file.write_text("".join(f"{key}={value}\n" for key, value in server.certified().items()))
     words = ("-z", server.secure + chroot, "-o", "json", "controller", "show")
 
-    def show() -> Answer | None:
-        answer = zkctl_here(*words, "--check", "--zk-tls-config-file", str(file))
-        return answer if answer.exit_code == 0 else None
+    def show() -> CommandResult | None:
+        result = zkctl_here(*words, "--check", "--zk-tls-config-file", str(file))
+        return result if result.exit_code == 0 else None
 
     shown = wait_for(show, "a controller")
     assert shown.json["controller_id"] == 1

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import pytest
 
 from tests.integration.broker_processes import wait_for
-from tests.support.cli_world import Answer, zkctl_here
+from tests.support.cli_world import CommandResult, zkctl_here
 
 confluent = pytest.importorskip("confluent_kafka")
 
@@ -29,7 +29,7 @@ class Brokers(Protocol):
     def bootstrap_servers(self) -> str: ...
 
 
-def run(cluster: Brokers, *arguments: str) -> Answer:
+def run(cluster: Brokers, *arguments: str) -> CommandResult:
     at = ("-b", cluster.bootstrap_servers)
     return zkctl_here(*at, "-o", "json", "--timeout", "30", *arguments)
 

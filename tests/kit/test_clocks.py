@@ -113,13 +113,13 @@ def transactional_ids(cluster: KafkaCluster) -> set[str]:
         host, _, port = cluster.bootstrap_servers.partition(":")
         connection = await Connection.open(host, int(port), client_id="test")
         try:
-            answer = await connection.request(
+            response = await connection.request(
                 ListTransactionsRequest(state_filters=(), producer_id_filters=())
             )
         finally:
             await connection.close()
-        assert isinstance(answer, ListTransactionsResponse)
-        return {str(each.transactional_id) for each in answer.transaction_states}
+        assert isinstance(response, ListTransactionsResponse)
+        return {str(each.transactional_id) for each in response.transaction_states}
 
     return asyncio.run(ask())
 

@@ -50,7 +50,7 @@ def cut_the_leader_off_from_followers(cluster: KafkaCluster, topic: str) -> None
     cluster.wait_isr(topic)
 
 
-def lose_answers_to_producers(cluster: KafkaCluster, topic: str) -> None:
+def lose_responses_to_producers(cluster: KafkaCluster, topic: str) -> None:
     lost = cluster.drop("Produce", topic=topic, answer=True, times=5)
     for _ in range(5):
         cluster.wait_leader(topic)
@@ -64,7 +64,7 @@ def lose_answers_to_producers(cluster: KafkaCluster, topic: str) -> None:
         kill_the_controller,
         freeze_the_leader,
         cut_the_leader_off_from_followers,
-        lose_answers_to_producers,
+        lose_responses_to_producers,
     ],
 )
 def test_clients_see_nothing_that_may_not_be(

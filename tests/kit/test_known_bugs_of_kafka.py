@@ -36,7 +36,7 @@ def test_an_election_whose_answer_is_lost_ends_with_a_controller_that_works(
     ``/controller`` then names a broker that does nothing.
     """
     epoch = cluster.controller_epoch
-    lost = [cluster.lose_zookeeper_answer(broker, "multi") for broker in cluster.broker_ids]
+    lost = [cluster.lose_zookeeper_response(broker, "multi") for broker in cluster.broker_ids]
 
     cluster.delete_controller()
     cluster.wait_controller(after_epoch=epoch)
@@ -132,7 +132,7 @@ def test_a_registration_whose_answer_is_lost_is_found_to_be_its_own(
     """KAFKA-7165: a registration meets an ephemeral of its own, and the broker stays out."""
     broker = others(cluster, cluster.controller_id)[0]
     epoch = cluster.broker_epoch(broker)
-    lost = cluster.lose_zookeeper_answer(broker, "multi")
+    lost = cluster.lose_zookeeper_response(broker, "multi")
 
     cluster.expire_session(broker)
 
@@ -145,7 +145,7 @@ def test_every_broker_comes_back_after_a_cut_from_zookeeper(cluster: KafkaCluste
     epochs = {broker: cluster.broker_epoch(broker) for broker in (1, 2)}
     for broker in epochs:
         cluster.cut(broker, "zookeeper")
-        cluster.lose_zookeeper_answer(broker, "multi")
+        cluster.lose_zookeeper_response(broker, "multi")
     for broker in epochs:
         cluster.wait_unregistered(broker)
     cluster.heal()

@@ -92,9 +92,9 @@ def test_only_one_request_at_a_time_is_at_a_disk_or_starts_its_broker(
     served = clusters.running(1)
 
     def refused(*verbs: str) -> set[str]:
-        answers = [ask("POST", f"{at}/{verb}") for verb in verbs]
-        assert {status for status, _ in answers} == {409}, answers
-        return {answer["message"] for _, answer in answers}
+        responses = [ask("POST", f"{at}/{verb}") for verb in verbs]
+        assert {status for status, _ in responses} == {409}, responses
+        return {response["message"] for _, response in responses}
 
     with served.using_disk(1):
         assert refused(
@@ -108,10 +108,10 @@ def test_only_one_request_at_a_time_is_at_a_disk_or_starts_its_broker(
 
 
 def test_a_broker_without_a_disk_of_its_own_has_none_to_make_read_only(ask: Ask) -> None:
-    status, answer = ask("POST", "/clusters/1/brokers/2/make_disk_read_only")
+    status, response = ask("POST", "/clusters/1/brokers/2/make_disk_read_only")
 
-    assert (status, answer["error"]) == (409, "wrong_state")
-    assert "has no disk of its own" in answer["message"]
+    assert (status, response["error"]) == (409, "wrong_state")
+    assert "has no disk of its own" in response["message"]
 
 
 def test_a_clock_jumps_and_the_journal_says_so(ask: Ask) -> None:

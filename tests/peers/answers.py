@@ -29,13 +29,13 @@ def ask(cluster: Cluster, request: Any) -> Any:
     return asdict(answer_to(cluster, request))
 
 
-def told(answer: Any) -> Any:
+def told(response: Any) -> Any:
     """An answer without order, where Kafka's comes out of a hash map."""
-    if isinstance(answer, dict):
-        return {key: told(value) for key, value in answer.items() if key != "throttle_time"}
-    if isinstance(answer, tuple | list):
-        return sorted(map(told, answer), key=repr)
-    return answer
+    if isinstance(response, dict):
+        return {key: told(value) for key, value in response.items() if key != "throttle_time"}
+    if isinstance(response, tuple | list):
+        return sorted(map(told, response), key=repr)
+    return response
 
 
 def differing(ours: dict[str, Any], kafkas: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -86,12 +86,12 @@ class Side:
             "127.0.0.1", self.port, client_id="test", request_timeout_ms=10_000
         )
         try:
-            answer = await connection.call(int(api_key), version, (body,))
+            response = await connection.call(int(api_key), version, (body,))
         except ConnectionResetError:
             return CLOSED
         finally:
             await connection.close()
-        return read(numeric_response_type(int(api_key), version), answer)
+        return read(numeric_response_type(int(api_key), version), response)
 
     def forward(
         self, who: Principal, by_token: bool, api_key: ApiKey, version: int, /, **values: object

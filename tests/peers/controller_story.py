@@ -37,7 +37,7 @@ class ScenarioRunner:
     def __init__(self, cluster: Cluster, brokers: RecordingBrokers) -> None:
         self.cluster = cluster
         self.brokers = brokers
-        self.answers: list[Any] = []
+        self.responses: list[Any] = []
 
     # Znodes, as Kafka's admin tools and brokers write them.
 
@@ -170,7 +170,7 @@ class ScenarioRunner:
             finally:
                 await connection.close()
 
-        self.answers.append(asdict(asyncio.run(exchange())))
+        self.responses.append(asdict(asyncio.run(exchange())))
 
     # What ZooKeeper says.
 

@@ -287,8 +287,8 @@ class MixedQuorum:
     def described(self) -> DescribeQuorumResponse | None:
         """What the leader of the newest epoch says; None while there is none."""
         found = [self.described_by(voter.node_id) for voter in self.running]
-        answers = [each for each in found if each is not None]
-        return max(answers, key=lambda each: each.leader_epoch, default=None)
+        responses = [each for each in found if each is not None]
+        return max(responses, key=lambda each: each.leader_epoch, default=None)
 
     def leader(self) -> int:
         """Who leads, once something of its epoch is committed."""

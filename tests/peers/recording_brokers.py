@@ -100,8 +100,8 @@ class RecordingBroker:
         try:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
-                answer = self._take(await reader.readexactly(size))
-                writer.write(len(answer).to_bytes(4, "big") + answer)
+                response = self._take(await reader.readexactly(size))
+                writer.write(len(response).to_bytes(4, "big") + response)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass  # the end, from there or from here
         except Exception as failure:  # noqa: BLE001 - the test must see every failure

@@ -24,11 +24,11 @@ def test_generated_names_are_written_as_java_writes_them() -> None:
     names = [encoded_name(random).hex() for _ in range(NAMES)]
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
 
-    answer = subprocess.run(
+    result = subprocess.run(
         [java, str(PROGRAM)], input="\n".join(names), capture_output=True, text=True, check=True
     )
 
-    rows = [line.split("\t") for line in answer.stdout.splitlines()]
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert [encoded for encoded, _ in rows] == names
     for encoded, text in rows:
         assert text.encode() == name_text(bytes.fromhex(encoded)).encode().hex().encode(), (

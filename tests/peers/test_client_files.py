@@ -146,11 +146,11 @@ def test_one_file_does_for_kafkas_tools_and_for_zkctl(
     assert set(by_kafka.values()) == {"alice-orders\n"}
     for listener, file in files.items():
         for broker_id in (OURS, KAFKA):
-            answer = zkctl_here(
+            result = zkctl_here(
                 "-b", endpoint(mixed, broker_id, listener), "--command-config", file,
                 "topic", "list", "-o", "name",
             )  # fmt: skip
-            assert answer.stdout == by_kafka[listener], (listener, broker_id, answer.stderr)
+            assert result.stdout == by_kafka[listener], (listener, broker_id, result.stderr)
 
     tls_file = tmp_path / "zookeeper.properties"
     keys = zookeeper_behind_tls.certified()

@@ -82,9 +82,9 @@ def test_the_doctor_says_that_brokers_of_an_older_protocol_know_no_topic_ids(
             lambda: cluster.metadata_of(1) == cluster.partitions() != {}, "the broker knows it"
         )
 
-        answer = zkctl_here(*at, "-o", "json", "doctor")
+        result = zkctl_here(*at, "-o", "json", "doctor")
     finally:
         cluster.close()
 
-    assert (answer.exit_code, answer.json) == (0, [])
-    assert "M02: broker 1 names no topic ids" in answer.stderr
+    assert (result.exit_code, result.json) == (0, [])
+    assert "M02: broker 1 names no topic ids" in result.stderr

@@ -271,11 +271,11 @@ def live(cluster: Cluster) -> dict[str, Any]:
     for topic in ("orders", "orders-2", "audit", "brief"):
         cluster.topic_command(1, "--create", "--topic", topic, "--replica-assignment", "1")
     cluster.wait_until_all_brokers_agree(4)
-    answers = {name: told(ask(cluster, request)) for name, request in QUESTIONS.items()}
+    responses = {name: told(ask(cluster, request)) for name, request in QUESTIONS.items()}
     for name, request in REFUSED_IN_OUR_WORDS.items():
         [response] = ask(cluster, request)["responses"]
-        answers[name] = (response["error_code"], response["error_message"] is None)
-    return answers
+        responses[name] = (response["error_code"], response["error_message"] is None)
+    return responses
 
 
 @pytest.mark.timeout(300)

@@ -74,16 +74,16 @@ def test_controllers_are_described_alike(
 @pytest.mark.parametrize("version", range(4))
 def test_what_nothing_handles_has_the_same_error(sides: Sides, version: int) -> None:
     epoch = {"broker_epoch": i64(5)} if version >= 2 else {}
-    answers = [
+    responses = [
         sides.ask(ApiKey.CONTROLLED_SHUTDOWN, version, broker_id=i32(1), **epoch),
         sides.ask(ApiKey.DESCRIBE_DELEGATION_TOKEN, version, owners=None),
     ]
     if version == 0:
         schema = request_schema(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0)
         users = tuple(schema.part("UserName", name=name) for name in ("alice", "bob"))
-        answers.append(sides.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, users=users))
+        responses.append(sides.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, users=users))
 
-    for kafkas, ours in answers:
+    for kafkas, ours in responses:
         assert ours == kafkas
         assert kafkas[1]["error_code"] == "unknown_server_error"
 

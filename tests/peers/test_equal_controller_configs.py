@@ -54,8 +54,8 @@ def altered(
     )
 
 
-def entries_of(answer: Any) -> list[Any]:
-    [(_, result)] = answer[1]["results"]
+def entries_of(response: Any) -> list[Any]:
+    [(_, result)] = response[1]["results"]
     return list(result["configs"])
 
 
@@ -76,14 +76,14 @@ def test_a_node_tells_the_same_of_every_key(sides: Sides) -> None:
             resource_name="java",
             configuration_keys=None,
         )
-        answer = side.ask(
+        response = side.ask(
             ApiKey.DESCRIBE_CONFIGS,
             4,
             resources=(resource,),
             include_synonyms=False,
             include_documentation=False,
         )
-        return bool(answer.results[0].configs)
+        return bool(response.results[0].configs)
 
     sides.wait_until(has_been_read)
     for version in range(5):
@@ -227,11 +227,11 @@ def created(side: Side, version: int, name: str) -> Any:
     return side.ask(ApiKey.CREATE_TOPICS, version, **asked)
 
 
-def without_ids(answer: Any) -> Any:
+def without_ids(response: Any) -> Any:
     """What a topic is called by itself alone."""
-    for _, topic in answer[1]["topics"]:
+    for _, topic in response[1]["topics"]:
         topic.pop("topic_id", None)
-    return answer
+    return response
 
 
 def test_topics_are_created_described_and_deleted_alike_in_every_version(sides: Sides) -> None:
@@ -254,8 +254,8 @@ def test_topics_are_created_described_and_deleted_alike_in_every_version(sides: 
             configuration_keys=None,
         )
         options = {"include_synonyms": False, "include_documentation": False}
-        answer = side.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=(resource,), **options)
-        return bool(answer.results[0].configs)
+        response = side.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=(resource,), **options)
+        return bool(response.results[0].configs)
 
     sides.wait_until(has_been_read)
     for version in range(5):

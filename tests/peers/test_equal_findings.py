@@ -92,8 +92,8 @@ def findings(spark: SparkSession, logs: list[str], out: Path) -> dict[str, list[
     assert unknown.select("file", "line", "text").take(3) == []
     history = History(rows.persist())
 
-    def told(answer: DataFrame | Sequence[Any], *columns: str) -> list[Any]:
-        entries = answer.collect() if isinstance(answer, DataFrame) else answer
+    def told(response: DataFrame | Sequence[Any], *columns: str) -> list[Any]:
+        entries = response.collect() if isinstance(response, DataFrame) else response
         return sorted((attrgetter(*columns)(entry) for entry in entries), key=repr)
 
     return {

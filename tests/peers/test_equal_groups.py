@@ -68,12 +68,12 @@ class ScenarioRunner:
         module = schema(api, self.versions[api])
         request_type = getattr(module, "".join(map(str.title, api.split("_"))) + "Request")
         request = _made(request_type, fields)
-        answer = await self.side.ask(client, request)
+        response = await self.side.ask(client, request)
         if api == "join_group":
-            self.names.give(answer.member_id, client)
+            self.names.give(response.member_id, client)
         # Names replace the ids at the end: a later response may show which client has an id.
-        self.transcript.setdefault(client, []).append((what, asdict(answer)))
-        return answer
+        self.transcript.setdefault(client, []).append((what, asdict(response)))
+        return response
 
     def _part(self, api: str, name: str, /, **fields: Any) -> Any:
         return _made(getattr(schema(api, self.versions[api]), name), fields)
@@ -89,7 +89,7 @@ class ScenarioRunner:
 
     async def join(self, client: str, protocol_type: str = "consumer") -> Any:
         """As clients do: again, with the id they are given if one is required."""
-        answer = await self._ask(
+        response = await self._ask(
             client, "join", "join_group",
             **self._identity(client),
             session_timeout=self.sessions.get(client, 30_000) * MS,
@@ -102,12 +102,12 @@ class ScenarioRunner:
             ),
             reason="a story",
         )  # fmt: skip
-        if answer.error_code.name == "member_id_required":
-            self.ids[client] = answer.member_id
+        if response.error_code.name == "member_id_required":
+            self.ids[client] = response.member_id
             return await self.join(client, protocol_type)
-        if answer.error_code.name == "none":
-            self.ids[client], self.generations[client] = answer.member_id, answer.generation_id
-        return answer
+        if response.error_code.name == "none":
+            self.ids[client], self.generations[client] = response.member_id, response.generation_id
+        return response
 
     async def sync(
         self, client: str, *others: str, protocol: str = "range", protocol_type: str = "consumer"
@@ -127,8 +127,8 @@ class ScenarioRunner:
         )  # fmt: skip
 
     async def heartbeat(self, client: str) -> str:
-        answer = await self._ask(client, "heartbeat", "heartbeat", **self._identity(client))
-        name: str = answer.error_code.name
+        response = await self._ask(client, "heartbeat", "heartbeat", **self._identity(client))
+        name: str = response.error_code.name
         return name
 
     async def leave(self, client: str) -> None:
@@ -216,11 +216,11 @@ class ScenarioRunner:
             await self.until(member, "rebalance_in_progress")
         joining += [asyncio.ensure_future(self.join(member)) for member in members]
         clients = (first, *members)
-        answers = await asyncio.gather(*joining)
+        responses = await asyncio.gather(*joining)
         [leader] = [
             client
-            for client, answer in zip(clients, answers, strict=True)
-            if answer.leader == answer.member_id
+            for client, response in zip(clients, responses, strict=True)
+            if response.leader == response.member_id
         ]
         followers = [each for each in clients if each != leader]
         syncing = [asyncio.ensure_future(self.sync(each)) for each in followers]
@@ -444,18 +444,18 @@ class Scenario:
         names = names or self.names
         return {
             (number, scenario, client): [
-                (what, names.translated(answer)) for what, answer in answers
+                (what, names.translated(response)) for what, response in responses
             ]
             for number, (scenario, told) in enumerate(self._told)
-            for client, answers in told.transcript.items()
+            for client, responses in told.transcript.items()
         }
 
 
 def assert_equal(told: dict[Any, Any], theirs: dict[Any, Any]) -> None:
     """One answer after the other, so that a failure shows the first that differs."""
     assert list(told) == list(theirs)
-    for client, answers in theirs.items():
-        for their_answer, our_answer in zip(answers, told[client], strict=True):
+    for client, responses in theirs.items():
+        for their_answer, our_answer in zip(responses, told[client], strict=True):
             assert our_answer == their_answer, client
 
 
@@ -537,8 +537,8 @@ async def coordinators_are_there(side: Side) -> None:
         groups=tuple(wanted.values()), include_authorized_operations=False
     )
     for _ in range(100):
-        answer = await side.ask("tool", request)
-        if all(group.error_code.name == "none" for group in answer.groups):
+        response = await side.ask("tool", request)
+        if all(group.error_code.name == "none" for group in response.groups):
             return
         await asyncio.sleep(0.1)
     raise AssertionError("no coordinator")

@@ -54,7 +54,7 @@ def batch(first: int, count: int = 2, **settings: Any) -> bytes:
 def write(cluster: Cluster, topic: str, records: bytes) -> None:
     """Appends one batch to partition 0."""
     data = produce.PartitionProduceData(index=0, records=records)
-    answer = ask(
+    response = ask(
         cluster,
         produce.ProduceRequest(
             acks=-1,
@@ -62,7 +62,7 @@ def write(cluster: Cluster, topic: str, records: bytes) -> None:
             topic_data=(produce.TopicProduceData(name=topic, partition_data=(data,)),),
         ),
     )
-    [written] = answer["responses"][0]["partition_responses"]
+    [written] = response["responses"][0]["partition_responses"]
     assert written["error_code"].value == NONE, written
 
 
@@ -201,16 +201,16 @@ def ids(cluster: Cluster) -> list[tuple[int, int]]:
     """The first producer ids and epochs that a broker gives, in each version."""
     given = []
     for version in range(6):
-        answers: list[Any] = []
+        responses: list[Any] = []
 
-        def is_given(version: int = version, answers: list[Any] = answers) -> bool:
-            answers.append(ask(cluster, init_producer(version)))
-            code = answers[-1]["error_code"].value
-            assert code in (NONE, LOAD_IN_PROGRESS), answers[-1]
+        def is_given(version: int = version, responses: list[Any] = responses) -> bool:
+            responses.append(ask(cluster, init_producer(version)))
+            code = responses[-1]["error_code"].value
+            assert code in (NONE, LOAD_IN_PROGRESS), responses[-1]
             return bool(code == NONE)
 
         cluster.wait_until(is_given, "a producer id")
-        given.append((answers[-1]["producer_id"], answers[-1]["producer_epoch"]))
+        given.append((responses[-1]["producer_id"], responses[-1]["producer_epoch"]))
     return given
 
 
@@ -224,13 +224,13 @@ def log_dirs(cluster: Cluster, version: int = 4) -> dict[str, Any]:
     )
     found = {}
     for what, topics in (("all", None), ("some", some)):
-        answer = ask(cluster, schema.DescribeLogDirsRequest(topics=topics))
-        for each in answer["results"]:
+        response = ask(cluster, schema.DescribeLogDirsRequest(topics=topics))
+        for each in response["results"]:
             space = (each.pop("total_bytes", None), each.pop("usable_bytes", None))
             assert version < 4 or 0 < space[1] <= space[0]
             name = Path(each.pop("log_dir")).name
             found[f"{what} in {name}"] = told(each)
-        found[f"{what} as a whole"] = answer.get("error_code")
+        found[f"{what} as a whole"] = response.get("error_code")
     return found
 
 

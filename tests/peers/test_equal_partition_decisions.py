@@ -205,13 +205,13 @@ class Scenario:
         self.lines.append(line)
         words = line.split(" ")
         try:
-            answer, records = self.perform(words)
+            response, records = self.perform(words)
         except ApiException as refused:
             self.ours.append(self.described(refused.error.name.upper()))
             return
         self.world.replay(records)
         kinds = sorted(f"{type(each.record).__name__}{each.version}" for each in records)
-        self.ours.append(self.described(f"{answer} {','.join(kinds)}"))
+        self.ours.append(self.described(f"{response} {','.join(kinds)}"))
 
     def perform(self, words: list[str]) -> tuple[str, list[VersionedRecord]]:
         world, control = self.world, self.world.control
@@ -319,8 +319,8 @@ class Scenario:
         info = self.world.control.state.topic_named(topic)
         return None if info is None else info.partitions.get(index)
 
-    def described(self, answer: str) -> str:
-        return "\n".join([*([answer] if answer else []), *self.partition_lines()])
+    def described(self, response: str) -> str:
+        return "\n".join([*([response] if response else []), *self.partition_lines()])
 
     def partition_lines(self) -> Iterator[str]:
         for name in sorted(self.topics):

@@ -80,13 +80,13 @@ def tell(cluster: Cluster, client_id: str, request: Any) -> tuple[list[Any], int
         finally:
             await connection.close()
 
-    answer = asyncio.run(exchange())
+    response = asyncio.run(exchange())
     [result] = next(
-        getattr(answer, name)
+        getattr(response, name)
         for name in ("topics", "responses", "results")
-        if hasattr(answer, name)
+        if hasattr(response, name)
     )
-    waits = -(-answer.throttle_time // timedelta(seconds=10)) * 10
+    waits = -(-response.throttle_time // timedelta(seconds=10)) * 10
     return [result.error_code.name, getattr(result, "error_message", None)], waits
 
 
@@ -230,11 +230,11 @@ CLOSED: Final = "the connection is closed"
 def answered(cluster: Cluster, request: Any) -> Any:
     """The answer; entries, and parts of an entity, in an order of their own."""
     try:
-        answer = answer_to(cluster, request)
+        response = answer_to(cluster, request)
     except OSError:
         return CLOSED
-    whole = [getattr(answer, name, None) for name in ("error_code", "error_message")]
-    entries = None if answer.entries is None else sorted(map(_entry, answer.entries), key=repr)
+    whole = [getattr(response, name, None) for name in ("error_code", "error_message")]
+    entries = None if response.entries is None else sorted(map(_entry, response.entries), key=repr)
     return [*whole, entries]
 
 

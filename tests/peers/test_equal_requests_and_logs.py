@@ -41,7 +41,7 @@ class Chapter:
 
     requests: dict[int, list[Any]]
     lines: dict[str, Counter[str]]
-    answers: list[Any]
+    responses: list[Any]
 
 
 @dataclass
@@ -69,17 +69,17 @@ class Book:
             every = self.controller.log_lines(log)
             lines[log] = comparable_lines(every[self._lines_read[log] :])
             self._lines_read[log] = len(every)
-        answers = [_in_order(answer) for answer in self.teller.answers]
-        self.chapters[name] = Chapter(requests, lines, answers)
-        self.teller.answers.clear()
+        responses = [_in_order(response) for response in self.teller.responses]
+        self.chapters[name] = Chapter(requests, lines, responses)
+        self.teller.responses.clear()
 
 
-def _in_order(answer: dict[str, Any]) -> dict[str, Any]:
+def _in_order(response: dict[str, Any]) -> dict[str, Any]:
     """What a controlled shutdown could not move comes in the order of a hash map."""
-    if "remaining_partitions" not in answer:
-        return answer
+    if "remaining_partitions" not in response:
+        return response
     key = itemgetter("topic_name", "partition_index")
-    return answer | {"remaining_partitions": sorted(answer["remaining_partitions"], key=key)}
+    return response | {"remaining_partitions": sorted(response["remaining_partitions"], key=key)}
 
 
 def comparable(received: Received, broker: RecordingBroker) -> tuple[object, ...]:
@@ -145,8 +145,8 @@ def differing(ours: Chapter, kafkas: Chapter, name: str) -> Iterator[tuple[objec
             yield name, log, "ours only", line
         for line in (lines - ours.lines[log]).elements():
             yield name, log, "Kafka's only", line
-    if ours.answers != kafkas.answers:
-        yield name, "answers", ours.answers, kafkas.answers
+    if ours.responses != kafkas.responses:
+        yield name, "responses", ours.responses, kafkas.responses
 
 
 def scenario(cluster: Cluster, start: Callable[[int], BrokerProcess]) -> dict[str, Chapter]:

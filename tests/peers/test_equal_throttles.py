@@ -157,27 +157,27 @@ def told(cluster: Cluster, client_id: str, request: Any) -> list[Any]:
     nothing of it was counted.
     """
     try:
-        answer = asyncio.run(_tell(cluster, client_id, request))
+        response = asyncio.run(_tell(cluster, client_id, request))
     except OSError:
-        answer = asyncio.run(_tell(cluster, client_id, request))
-    waits_ms = answer.throttle_time // timedelta(milliseconds=1)
+        response = asyncio.run(_tell(cluster, client_id, request))
+    waits_ms = response.throttle_time // timedelta(milliseconds=1)
     if int(request.__api_key__) == ApiKey.PRODUCE:
-        [produced] = answer.responses[0].partition_responses
+        [produced] = response.responses[0].partition_responses
         assert produced.error_code is ErrorCode.none
-    if not hasattr(answer, "session_id"):
+    if not hasattr(response, "session_id"):
         return [waits_ms]
-    partitions = [each for topic in answer.responses for each in topic.partitions]
+    partitions = [each for topic in response.responses for each in topic.partitions]
     return [
         waits_ms,
-        answer.error_code.name,
-        answer.session_id > 0,
+        response.error_code.name,
+        response.session_id > 0,
         [(each.error_code.name, len(each.records or b"")) for each in partitions],
     ]
 
 
 def is_led(cluster: Cluster) -> bool:
-    answer = asyncio.run(_tell(cluster, "free", produce(30_000)))
-    [produced] = answer.responses[0].partition_responses
+    response = asyncio.run(_tell(cluster, "free", produce(30_000)))
+    [produced] = response.responses[0].partition_responses
     return bool(produced.error_code is ErrorCode.none)
 
 

@@ -24,9 +24,9 @@ def test_kafka_and_we_read_each_others_passwords(cipher: str, bits: int) -> None
     lines = [f"d {encoder.encode(each)}" for each in PASSWORDS]
     lines += [f"e {each}" for each in PASSWORDS]
 
-    answer = run_kafka_tool(TOOL, SECRET, cipher, str(bits), "4096", stdin="\n".join(lines) + "\n")
+    result = run_kafka_tool(TOOL, SECRET, cipher, str(bits), "4096", stdin="\n".join(lines) + "\n")
 
-    assert answer.returncode == 0, answer.stderr
-    decoded, encoded = answer.stdout.splitlines()[: len(PASSWORDS)], answer.stdout.splitlines()
+    assert result.returncode == 0, result.stderr
+    decoded, encoded = result.stdout.splitlines()[: len(PASSWORDS)], result.stdout.splitlines()
     assert tuple(decoded) == PASSWORDS
     assert tuple(encoder.decode(each) for each in encoded[len(PASSWORDS) :]) == PASSWORDS

@@ -54,8 +54,8 @@ def config_in(folder: Path, port: int = 9093) -> Path:
 
 
 def ours(*arguments: str) -> tuple[int, str, str]:
-    answer = zkctl_here("storage", *arguments)
-    return answer.exit_code, answer.stdout, answer.stderr
+    result = zkctl_here("storage", *arguments)
+    return result.exit_code, result.stdout, result.stderr
 
 
 def kafkas(*arguments: str) -> tuple[int, str, str]:
@@ -118,7 +118,7 @@ def test_both_format_equal_folders(tmp_path: Path, options: Sequence[str]) -> No
         folder = tmp_path / name
         file = str(config_in(folder))
         run = kafkas if name == "kafkas" else ours
-        answers = [
+        responses = [
             run("format", "-t", CLUSTER, "-c", file, *options),
             run("format", "-t", CLUSTER, "-c", file, *options),
             run("format", "-t", CLUSTER, "-c", file, "--ignore-formatted", *options),
@@ -128,7 +128,7 @@ def test_both_format_equal_folders(tmp_path: Path, options: Sequence[str]) -> No
         printed.append(
             [
                 (code, sorted(normalized(out, folder).splitlines()), normalized(err, folder))
-                for code, out, err in answers
+                for code, out, err in responses
             ]
         )
 

@@ -175,8 +175,8 @@ async def codes(cluster: Cluster, broker_id: int) -> list[tuple[str, Any]]:
     heard = []
     try:
         for request in cluster_requests():
-            answer: Any = await connection.request(request)
-            heard.append((type(request).__name__, answer.error_code))
+            response: Any = await connection.request(request)
+            heard.append((type(request).__name__, response.error_code))
         if broker_id == OURS:
             created: Any = await connection.request(creation("alice-new", "new"))
             heard += [(topic.name, topic.error_code) for topic in created.topics]

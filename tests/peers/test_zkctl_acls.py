@@ -37,7 +37,7 @@ from replica_manager.security.acl_cache import AclBinding
 from replica_manager.security.principals import Principal
 from tests.peers.clients import run_tool
 from tests.peers.cluster import PROPERTIES, Cluster
-from tests.support.cli_world import Answer, zkctl_here
+from tests.support.cli_world import CommandResult, zkctl_here
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 from zkcontroller.zookeeper.requests import Znode
@@ -85,7 +85,7 @@ class GuardedCluster(Cluster):
         [found] = (each for each in endpoints if each.startswith(f"{protocol}://"))
         return found.partition("://")[2]
 
-    def run(self, *arguments: str) -> Answer:
+    def run(self, *arguments: str) -> CommandResult:
         return zkctl_here("-o", "json", *arguments)
 
     def zkctl(self, *arguments: str) -> Any:
@@ -324,7 +324,7 @@ async def authorized_operations(
     alice = ClientSecurity(None, Credentials("PLAIN", "alice", "alice-0451"))
     connection = await Connection.open(host, int(port), client_id="peers", security=alice)
     try:
-        answer: Any = await connection.request(
+        result: Any = await connection.request(
             MetadataRequest(
                 topics=tuple(MetadataRequestTopic(name=TopicName(name)) for name in names),
                 allow_auto_topic_creation=False,
@@ -338,7 +338,7 @@ async def authorized_operations(
         topic.name: None
         if topic.error_code is ErrorCode.topic_authorization_failed
         else {each for each in AclOperation if topic.topic_authorized_operations >> each & 1}
-        for topic in answer.topics
+        for topic in result.topics
     }
 
 

@@ -84,17 +84,17 @@ def cluster(
 def by_brokers(cluster: ConfiguredCluster, *arguments: str) -> Any:
     """What ``zkctl`` says that is given brokers alone."""
     at = ("-b", cluster.real.bootstrap_servers, "-o", "json", "--timeout", "60")
-    answer = zkctl_here(*at, *arguments)
-    assert answer.exit_code == 0, answer.stderr
-    return answer.json
+    result = zkctl_here(*at, *arguments)
+    assert result.exit_code == 0, result.stderr
+    return result.json
 
 
 def in_zookeeper(cluster: ConfiguredCluster, *arguments: str, password: str = "") -> Any:
     """What ``zkctl`` says that is given ZooKeeper alone."""
     at = ("-z", cluster.real.zookeeper, "-o", "json")
-    answer = zkctl_here(*at, *arguments, **({"ZKCTL_USER_PASSWORD": password} if password else {}))
-    assert answer.exit_code == 0, answer.stderr
-    return answer.json
+    result = zkctl_here(*at, *arguments, **({"ZKCTL_USER_PASSWORD": password} if password else {}))
+    assert result.exit_code == 0, result.stderr
+    return result.json
 
 
 def entries_of(printed: list[str]) -> list[tuple[str, str, bool, list[str]]]:
@@ -288,7 +288,7 @@ def test_what_kafkas_tool_sets_zkctl_describes_and_takes_away(cluster: Configure
         f"zookeeper --alter {users} emil --add-config SCRAM-SHA-512=[password=his]",
         "zookeeper --alter --entity-type brokers --entity-name 8 --add-config log.roll.ms=80000",
     )
-    assert all(answer[-1].startswith("Completed updating") for answer in done.values()), done
+    assert all(result[-1].startswith("Completed updating") for result in done.values()), done
 
     topic = by_brokers(cluster, "config", "get", "topic", "theirs")
     by_znodes = in_zookeeper(cluster, "config", "get", "topic", "theirs")

@@ -100,7 +100,7 @@ class GroupWorld:
             config or GroupConfig(broker_id=1), lambda: UUID(int=next(uuids))
         )
         self.now_ms = 1_700_000_000_000
-        self.answers: dict[int, Result] = {}
+        self.results: dict[int, Result] = {}
         self.asked: dict[int, Request] = {}
         self.joining: dict[int, Consumer] = {}
         """Whose JoinGroup it is, by request id."""
@@ -128,8 +128,8 @@ class GroupWorld:
     def _perform(self, output: Output) -> None:
         match output:
             case GroupResponse(request_id, result):
-                assert request_id not in self.answers, f"answered twice: {self.asked[request_id]}"
-                self.answers[request_id] = result
+                assert request_id not in self.results, f"answered twice: {self.asked[request_id]}"
+                self.results[request_id] = result
                 if isinstance(result, JoinResult) and result.error is ErrorCode.none:
                     self.joining[request_id].take_over(result)
             case AppendGroupRecords():
@@ -220,16 +220,16 @@ class GroupWorld:
 
     def ask(self, request: Request, answer_type: type[T]) -> T:
         """The answer to a request that is answered at once."""
-        answer = self.answers[self.send(request)]
-        assert isinstance(answer, answer_type)
-        return answer
+        response = self.results[self.send(request)]
+        assert isinstance(response, answer_type)
+        return response
 
     def next_id(self) -> int:
         return next(self._request_ids)
 
     @property
     def unanswered(self) -> list[Request]:
-        return [self.asked[each] for each in self.asked if each not in self.answers]
+        return [self.asked[each] for each in self.asked if each not in self.results]
 
     def consumers(self, *names: str) -> list[Consumer]:
         return [Consumer(self, name) for name in names]
@@ -278,11 +278,11 @@ class GroupWorld:
         return self.outcome(request_id, partition)
 
     def outcome(self, request_id: int, partition: TopicPartition = ORDERS_0) -> str:
-        answer = self.answers.get(request_id)
-        if answer is None:
+        response = self.results.get(request_id)
+        if response is None:
             return "waiting"
-        assert isinstance(answer, CommitResult)
-        return answer.errors[partition].name
+        assert isinstance(response, CommitResult)
+        return response.errors[partition].name
 
     # ------------------------------------------------------------------ the log
 
@@ -368,14 +368,14 @@ class Consumer:
 
     @property
     def join_outcome(self) -> str:
-        return self.joined.error.name if self.last_join in self.world.answers else "waiting"
+        return self.joined.error.name if self.last_join in self.world.results else "waiting"
 
     @property
     def joined(self) -> JoinResult:
         """The answer to the last JoinGroup."""
-        answer = self.world.answers[self.last_join]
-        assert isinstance(answer, JoinResult)
-        return answer
+        response = self.world.results[self.last_join]
+        assert isinstance(response, JoinResult)
+        return response
 
     def take_over(self, result: JoinResult) -> None:
         """It is a member, in this generation."""
@@ -409,13 +409,13 @@ class Consumer:
 
     @property
     def sync_outcome(self) -> str:
-        return self.synced.error.name if self.last_sync in self.world.answers else "waiting"
+        return self.synced.error.name if self.last_sync in self.world.results else "waiting"
 
     @property
     def synced(self) -> SyncResult:
-        answer = self.world.answers[self.last_sync]
-        assert isinstance(answer, SyncResult)
-        return answer
+        response = self.world.results[self.last_sync]
+        assert isinstance(response, SyncResult)
+        return response
 
     # ------------------------------------------------------------------ the rest
 

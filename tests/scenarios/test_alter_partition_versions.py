@@ -60,10 +60,10 @@ class CoreOnABench(SwitchedController):
         event = make(7)
         assert isinstance(event, AlterPartitionReceived)
         self.bench.run(self._changes.alter(event))
-        (answer,) = self.bench.answers
-        self.bench.answers.clear()
-        assert answer.request_id == 7
-        return answer.result
+        (response,) = self.bench.responses
+        self.bench.responses.clear()
+        assert response.request_id == 7
+        return response.result
 
 
 @pytest.fixture
@@ -98,9 +98,9 @@ def request(version: int, isr: tuple[int, ...], partition_epoch: int) -> Any:
 def ask(world: BrokerWorld, core: CoreOnABench, asked: Any) -> Any:
     """The one partition of the answer, after a check of how its topic is named."""
     world.context.administration = replace(world.context.administration, controller=core)
-    answer = asyncio.run(world.ask(asked))
-    assert answer.error_code is ErrorCode.none
-    (topic,) = answer.topics
+    response = asyncio.run(world.ask(asked))
+    assert response.error_code is ErrorCode.none
+    (topic,) = response.topics
     if asked.__version__ >= TOPIC_IDS_SINCE:
         assert topic.topic_id == ORDERS_ID
     else:

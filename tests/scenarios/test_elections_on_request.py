@@ -44,9 +44,9 @@ def leadership(world: World) -> tuple[int, int, tuple[int, ...]]:
 
 
 def elect(world: World, election_type: ElectionType, *partitions: TopicPartition) -> list[int]:
-    answer = ask(world, PartitionResults, election(partitions, election_type))
-    assert answer.error_code == ErrorCode.none
-    return [result.error_code for result in answer.results]
+    response = ask(world, PartitionResults, election(partitions, election_type))
+    assert response.error_code == ErrorCode.none
+    return [result.error_code for result in response.results]
 
 
 # ---------------------------------------------------------------------- by znode
@@ -222,13 +222,13 @@ def test_each_partition_of_a_preferred_election_has_its_own_verdict(world: World
     world.stop(4)
     world.settle()
 
-    answer = ask(
+    response = ask(
         world,
         PartitionResults,
         election([NOWHERE, ORDERS_0, TopicPartition("alone", 0)], PREFERRED),
     )
 
-    assert answer == PartitionResults(
+    assert response == PartitionResults(
         ErrorCode.none,
         (
             PartitionResult(

@@ -125,9 +125,9 @@ def featured(world: World) -> World:
 def update(
     world: World, *updates: FeatureUpdate, validate_only: bool = False
 ) -> list[tuple[int, str | None]]:
-    answer = ask(world, FeatureResults, lambda i: UpdateFeatures(updates, validate_only, i))
-    assert answer.error_code == ErrorCode.none
-    return [(code, message) for _, code, message in answer.results]
+    response = ask(world, FeatureResults, lambda i: UpdateFeatures(updates, validate_only, i))
+    assert response.error_code == ErrorCode.none
+    return [(code, message) for _, code, message in response.results]
 
 
 def finalized(world: World) -> tuple[dict[str, int], int]:
@@ -221,8 +221,8 @@ def test_the_answer_tells_the_version_that_was_written(featured: World) -> None:
         (FeatureUpdate("f", 4, UPGRADE), None),
         (FeatureUpdate("f", 5, UPGRADE), 2),
     ):
-        answer = ask(featured, FeatureResults, partial(UpdateFeatures, (item,), False))
-        assert answer.epoch == epoch
+        response = ask(featured, FeatureResults, partial(UpdateFeatures, (item,), False))
+        assert response.epoch == epoch
 
 
 def test_validating_alone_writes_nothing(featured: World) -> None:
@@ -235,9 +235,9 @@ def test_validating_alone_writes_nothing(featured: World) -> None:
 def test_a_broker_that_is_not_the_controller_changes_no_feature(featured: World) -> None:
     item = FeatureUpdate("f", 4, UPGRADE)
 
-    answer = ask(featured, FeatureResults, lambda i: UpdateFeatures((item,), False, i), to=2)
+    response = ask(featured, FeatureResults, lambda i: UpdateFeatures((item,), False, i), to=2)
 
-    assert answer == FeatureResults(ErrorCode.not_controller)
+    assert response == FeatureResults(ErrorCode.not_controller)
 
 
 def test_a_controller_that_slept_does_not_undo_what_its_successor_wrote(featured: World) -> None:

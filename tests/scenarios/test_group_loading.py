@@ -181,7 +181,7 @@ def test_what_is_answered_while_a_partition_is_being_loaded() -> None:
     loading = "coordinator_load_in_progress"
     assert a.join() == loading
     assert a.heartbeat() == "none"
-    world.answers[a.last_join] = type(a.joined)(ErrorCode.none, "a-1", 4, leader_id="a-1")
+    world.results[a.last_join] = type(a.joined)(ErrorCode.none, "a-1", 4, leader_id="a-1")
     assert a.sync() == "rebalance_in_progress"
     assert a.commit(1) == loading
     assert a.leave() == loading

@@ -200,8 +200,8 @@ def test_a_join_that_is_sent_again_ends_the_one_that_waits() -> None:
 
     assert a.join() == "waiting"
 
-    answer = world.answers[given_up]
-    assert answer.error.name == "rebalance_in_progress"  # type: ignore[union-attr]
+    response = world.results[given_up]
+    assert response.error.name == "rebalance_in_progress"  # type: ignore[union-attr]
     b.join()
     assert a.join_outcome == "none"
     assert world.unanswered == []
@@ -333,7 +333,7 @@ def test_a_leader_that_repeats_its_assignment_does_not_write_it_twice() -> None:
     world.finish_all()
 
     assert a.synced.assignment.decode() == a.member_id
-    assert given_up in world.answers
+    assert given_up in world.results
     assert world.unanswered == []
 
 

@@ -316,6 +316,6 @@ def test_a_restart_whose_group_moves_away_meanwhile_is_sent_to_the_new_coordinat
     assert again.join_outcome == "not_coordinator"
     world.finish_all(ErrorCode.not_leader_or_follower)
 
-    answers = [each for each in world.answers.values() if isinstance(each, JoinResult)]
-    assert len(answers) == 3
+    responses = [each for each in world.results.values() if isinstance(each, JoinResult)]
+    assert len(responses) == 3
     assert world.unanswered == []

@@ -41,11 +41,11 @@ def shrunk(world: World) -> World:
 
 def code(world: World, change: IsrChange, *, api_version: int = 3) -> int:
     """The verdict on one change that broker 2 asks for."""
-    answer = ask(
+    response = ask(
         world, AlterPartitionResult, alter_partition(world, 2, change, api_version=api_version)
     )
-    assert answer.error_code == ErrorCode.none
-    (result,) = answer.results
+    assert response.error_code == ErrorCode.none
+    (result,) = response.results
     assert (result.state is None) == (result.error_code != ErrorCode.none)
     return result.error_code
 
@@ -172,13 +172,13 @@ def test_a_controller_gone_back_to_2_7_still_knows_topics_by_the_ids_they_have(
     topic = "orders" if api_version < 2 else None
 
     change = isr_change(world, ORDERS_0, [leader], topic=topic)
-    answer = ask(
+    response = ask(
         world,
         AlterPartitionResult,
         alter_partition(world, leader, change, api_version=api_version),
     )
 
-    assert [result.error_code for result in answer.results] == [ErrorCode.none]
+    assert [result.error_code for result in response.results] == [ErrorCode.none]
     assert world.state_znode("orders", 0).in_sync_replicas == (leader,)
 
 
@@ -232,20 +232,20 @@ def test_another_broker_epoch_is_stale_whether_older_or_newer(shrunk: World, off
     epoch = shrunk.living[2].broker.broker_epoch + off_by
     change = isr_change(shrunk, ORDERS_0, [2, 3])
 
-    answer = ask(
+    response = ask(
         shrunk, AlterPartitionResult, alter_partition(shrunk, 2, change, broker_epoch=epoch)
     )
 
-    assert answer == AlterPartitionResult(ErrorCode.stale_broker_epoch)
+    assert response == AlterPartitionResult(ErrorCode.stale_broker_epoch)
 
 
 def test_an_unknown_broker_is_stale(shrunk: World) -> None:
     change = isr_change(shrunk, ORDERS_0, [2, 3])
-    answer = ask(
+    response = ask(
         shrunk, AlterPartitionResult, lambda i: AlterPartitionReceived(9, 1, 3, (change,), i)
     )
 
-    assert answer == AlterPartitionResult(ErrorCode.stale_broker_epoch)
+    assert response == AlterPartitionResult(ErrorCode.stale_broker_epoch)
 
 
 def test_a_recovery_state_that_does_not_exist_refuses_the_whole_request(shrunk: World) -> None:
@@ -253,18 +253,18 @@ def test_a_recovery_state_that_does_not_exist_refuses_the_whole_request(shrunk: 
     bad = good._replace(leader_recovery_state=25)
     before = state_bytes(shrunk)
 
-    answer = ask(shrunk, AlterPartitionResult, alter_partition(shrunk, 2, good, bad))
+    response = ask(shrunk, AlterPartitionResult, alter_partition(shrunk, 2, good, bad))
 
-    assert answer == AlterPartitionResult(ErrorCode.unknown_server_error)
+    assert response == AlterPartitionResult(ErrorCode.unknown_server_error)
     assert state_bytes(shrunk) == before
 
 
 def test_a_broker_that_is_not_the_controller_refuses(shrunk: World) -> None:
     change = isr_change(shrunk, ORDERS_0, [2, 3])
 
-    answer = ask(shrunk, AlterPartitionResult, alter_partition(shrunk, 2, change), to=3)
+    response = ask(shrunk, AlterPartitionResult, alter_partition(shrunk, 2, change), to=3)
 
-    assert answer == AlterPartitionResult(ErrorCode.not_controller)
+    assert response == AlterPartitionResult(ErrorCode.not_controller)
 
 
 def test_a_recovering_leader_has_no_company_and_then_recovers(world: World) -> None:
@@ -281,8 +281,8 @@ def test_a_recovering_leader_has_no_company_and_then_recovers(world: World) -> N
 
     def asked(isr: list[int], recovery: int) -> int:
         change = isr_change(world, ORDERS_0, isr, recovery=recovery)
-        answer = ask(world, AlterPartitionResult, alter_partition(world, 3, change))
-        return answer.results[0].error_code
+        response = ask(world, AlterPartitionResult, alter_partition(world, 3, change))
+        return response.results[0].error_code
 
     assert asked([3, 2], RECOVERING) == ErrorCode.invalid_request
     assert asked([3], RECOVERED) == ErrorCode.none
@@ -305,9 +305,9 @@ def test_verdicts_stand_in_the_order_of_the_request(shrunk: World) -> None:
     good = isr_change(shrunk, ORDERS_0, [2, 3])
     unknown = good._replace(topic=UUID(int=5))
 
-    answer = ask(shrunk, AlterPartitionResult, alter_partition(shrunk, 2, unknown, good, unknown))
+    response = ask(shrunk, AlterPartitionResult, alter_partition(shrunk, 2, unknown, good, unknown))
 
-    assert [result.error_code for result in answer.results] == [
+    assert [result.error_code for result in response.results] == [
         ErrorCode.unknown_topic_id,
         ErrorCode.none,
         ErrorCode.unknown_topic_id,
@@ -331,9 +331,9 @@ def test_a_state_written_meanwhile_by_another_is_not_overwritten(shrunk: World) 
     path = PartitionStateZnode.path(*ORDERS_0)
     other = b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":1,"isr":[2,9]}'
 
-    answer = held_up(shrunk, lambda: shrunk.write(SetData(path, other)))
+    response = held_up(shrunk, lambda: shrunk.write(SetData(path, other)))
 
-    assert [result.error_code for result in answer.results] == [ErrorCode.invalid_update_version]
+    assert [result.error_code for result in response.results] == [ErrorCode.invalid_update_version]
     assert state_bytes(shrunk)[0] == other
 
 
@@ -341,9 +341,9 @@ def test_a_controller_that_moved_answers_that_something_went_wrong(shrunk: World
     epoch = ControllerEpochZnode.encode(shrunk.controller_epoch)
     before = state_bytes(shrunk)
 
-    answer = held_up(shrunk, lambda: shrunk.write(SetData(ControllerEpochZnode.PATH, epoch)))
+    response = held_up(shrunk, lambda: shrunk.write(SetData(ControllerEpochZnode.PATH, epoch)))
 
-    assert answer == AlterPartitionResult(ErrorCode.unknown_server_error)
+    assert response == AlterPartitionResult(ErrorCode.unknown_server_error)
     assert state_bytes(shrunk) == before
     assert shrunk.living[1].ended_with is ControllerMoved
 

@@ -32,9 +32,9 @@ def admin(world: World) -> Admin:
 def test_the_api_answers_when_the_move_has_begun(world: World, admin: Admin) -> None:
     with_topic(world, [1])
 
-    answer = admin.alter({ORDERS_0: [2]})
+    response = admin.alter({ORDERS_0: [2]})
 
-    assert (answer.error_code, [each.error_code for each in answer.results]) == (
+    assert (response.error_code, [each.error_code for each in response.results]) == (
         0,
         [ErrorCode.none],
     )

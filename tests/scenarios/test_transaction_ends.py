@@ -102,7 +102,7 @@ def test_nothing_else_begins_while_a_change_is_being_written() -> None:
     assert world.end(producer, is_commit=True) is ErrorCode.concurrent_transactions
     assert world.init().error is ErrorCode.concurrent_transactions
     world.release()
-    assert world.answers[added] == ErrorResult(ErrorCode.none)
+    assert world.results[added] == ErrorResult(ErrorCode.none)
     assert list(world.transaction.partitions) == [A]
 
 

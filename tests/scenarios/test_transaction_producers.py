@@ -95,7 +95,7 @@ def test_without_a_producer_id_to_be_had_the_request_fails() -> None:
     world.holds_producer_ids = True
     request_id = world.ask(world.init_request())
     world.give_producer_id(ErrorCode.coordinator_load_in_progress)
-    assert world.answers[request_id] == InitProducerIdResult(ErrorCode.coordinator_load_in_progress)
+    assert world.results[request_id] == InitProducerIdResult(ErrorCode.coordinator_load_in_progress)
 
 
 def test_two_that_wait_for_ids_do_not_make_the_same_transaction_twice() -> None:
@@ -104,8 +104,8 @@ def test_two_that_wait_for_ids_do_not_make_the_same_transaction_twice() -> None:
     first, second = world.ask(world.init_request()), world.ask(world.init_request())
     world.give_producer_id()
     world.give_producer_id()
-    assert world.answers[first] == InitProducerIdResult(ErrorCode.none, 1000, 0)
-    assert world.answers[second] == InitProducerIdResult(ErrorCode.none, 1000, 1)
+    assert world.results[first] == InitProducerIdResult(ErrorCode.none, 1000, 0)
+    assert world.results[second] == InitProducerIdResult(ErrorCode.none, 1000, 1)
 
 
 def test_while_one_is_being_written_another_must_retry() -> None:
@@ -114,7 +114,7 @@ def test_while_one_is_being_written_another_must_retry() -> None:
     first = world.ask(world.init_request())
     assert world.init().error is ErrorCode.concurrent_transactions
     world.release()
-    assert world.answers[first] == InitProducerIdResult(ErrorCode.none, 1000, 0)
+    assert world.results[first] == InitProducerIdResult(ErrorCode.none, 1000, 0)
 
 
 def test_an_open_transaction_is_aborted_for_the_newcomer_who_asks_again() -> None:
@@ -229,7 +229,7 @@ def test_what_was_asked_before_the_partition_went_has_no_effect_after_it_came_ba
     world.step(Resigned(0, EPOCH + 1))
     world.elect(EPOCH + 2)
     world.release()
-    assert world.answers[request_id] == InitProducerIdResult(ErrorCode.not_coordinator)
+    assert world.results[request_id] == InitProducerIdResult(ErrorCode.not_coordinator)
     assert ID not in world.coordinator.owned[0].transactions
 
 

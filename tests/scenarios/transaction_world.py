@@ -75,7 +75,7 @@ class World:
         self.coordinator = TransactionCoordinator(TransactionConfig(**config), self.leaders.get)
         self.log: list[SimpleRecord] = []
         """What stands in the one partition of ``__transaction_state``."""
-        self.answers: dict[int, Result] = {}
+        self.results: dict[int, Result] = {}
         self.holds_appends = False
         self.held: list[AppendTransactionRecords] = []
         self.append_error = ErrorCode.none
@@ -103,8 +103,8 @@ class World:
     def _perform(self, output: Output) -> None:
         match output:
             case TransactionResponse(request_id, result):
-                assert request_id not in self.answers, "a request is answered once"
-                self.answers[request_id] = result
+                assert request_id not in self.results, "a request is answered once"
+                self.results[request_id] = result
             case AppendTransactionRecords():
                 assert output.partition == 0
                 if self.holds_appends:
@@ -176,7 +176,7 @@ class World:
 
     def answer(self, request: Request, result_type: type[_R]) -> _R:
         """The answer, which must be there at once."""
-        result = self.answers[self.ask(request)]
+        result = self.results[self.ask(request)]
         assert isinstance(result, result_type)
         return result
 

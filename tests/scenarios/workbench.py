@@ -67,7 +67,7 @@ class Workbench:
         """Every request, with the broker it was for."""
         self.records: list[StateChange] = []
         self.lines: list[LogLine] = []
-        self.answers: list[RequestResponse] = []
+        self.responses: list[RequestResponse] = []
         self.questions: list[ZkRequest] = []
 
     # ------------------------------------------------------------------ making a context
@@ -128,13 +128,13 @@ class Workbench:
 
     def run(self, procedure: Procedure[T]) -> T:
         """Drives the procedure to its end and gathers what it did."""
-        answer: Any = None
+        response: Any = None
         try:
             while True:
-                question = procedure.send(answer)
+                question = procedure.send(response)
                 assert not hasattr(question, "broker_id")
                 self.questions.append(question)  # type: ignore[arg-type]
-                answer = self._answer(question)
+                response = self._answer(question)
         except StopIteration as end:
             result: T = end.value
             return result
@@ -145,14 +145,14 @@ class Workbench:
         if isinstance(question, FencedBatch) and self.meanwhile is not None:
             happens, self.meanwhile = self.meanwhile, None
             happens()
-        answer = self.session.perform(question)
+        response = self.session.perform(question)
         if isinstance(question, FencedBatch):
             paths = [operation.path for operation in question.operations]
         elif isinstance(question, ReadZnodes):
             paths = list(question.paths)
         else:
-            return answer
-        return [self.refusals.pop(path, one) for path, one in zip(paths, answer, strict=True)]
+            return response
+        return [self.refusals.pop(path, one) for path, one in zip(paths, response, strict=True)]
 
     def gather(self) -> None:
         """Decodes and keeps what was done since the last time."""
@@ -165,7 +165,7 @@ class Workbench:
                 case LogLine():
                     self.lines.append(effect)
                 case RequestResponse():
-                    self.answers.append(effect)
+                    self.responses.append(effect)
                 case _:
                     pass
         self.tools.outbox.clear()

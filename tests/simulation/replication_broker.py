@@ -165,14 +165,16 @@ class SimulatedBroker:
         if call is not None:
             self.world.propose(self, call)
 
-    def proposals_answered(self, answers: Mapping[TopicPartition, AlteredIsr | ErrorCode]) -> None:
+    def proposals_answered(
+        self, responses: Mapping[TopicPartition, AlteredIsr | ErrorCode]
+    ) -> None:
         """The controller's answers have come."""
-        for tp, pending, answer in self.proposals.handle_response(answers):
+        for tp, pending, response in self.proposals.handle_response(responses):
             partition = self.manager.partitions[tp]
-            if isinstance(answer, ErrorCode):
-                outcome = partition.proposal_refused(pending, answer)
+            if isinstance(response, ErrorCode):
+                outcome = partition.proposal_refused(pending, response)
             else:
-                outcome = partition.proposal_accepted(pending, answer, self.world.now_ms)
+                outcome = partition.proposal_accepted(pending, response, self.world.now_ms)
             self._apply(tp, outcome)
         self.propose()
 
@@ -250,23 +252,23 @@ class SimulatedBroker:
             self._soon(key, fetcher)
             return
 
-        def answered(answer: object) -> None:
+        def answered(response: object) -> None:
             if self.fetchers.fetchers.get(key) is fetcher:
-                self._take(fetcher, request, answer)
+                self._take(fetcher, request, response)
             self._soon(key, fetcher)
 
         self.world.ask(self, key.leader, request, answered)
 
-    def _take(self, fetcher: ReplicaFetcher, request: Request, answer: object) -> None:
+    def _take(self, fetcher: ReplicaFetcher, request: Request, response: object) -> None:
         now_ms = self.world.now_ms
-        match request, answer:
+        match request, response:
             case AskRecords(), LeaderFetchResponse():
-                for tp in take_records(fetcher, request, answer, now_ms).high_watermark_moved:
+                for tp in take_records(fetcher, request, response, now_ms).high_watermark_moved:
                     self._changed(tp)
             case AskEpochEnds(), dict():
-                fetcher.handle_epoch_ends(request, answer, now_ms)
+                fetcher.handle_epoch_ends(request, response, now_ms)
             case AskOffsets(), dict():
-                fetcher.handle_offsets(request, answer, now_ms)
+                fetcher.handle_offsets(request, response, now_ms)
             case _:
                 fetcher.handle_failure(request, now_ms)
 
@@ -301,10 +303,10 @@ class SimulatedBroker:
             name: self._read(follower, name.topic_partition, wanted)
             for name, wanted in context.partitions()
         }
-        answer = context.respond(results, self.world.now_ms)
-        told = {name.topic_partition: result for name, result in answer.partitions.items()}
+        response = context.respond(results, self.world.now_ms)
+        told = {name.topic_partition: result for name, result in response.partitions.items()}
         topic_ids = [TOPIC_ID] if told else []
-        return LeaderFetchResponse(version, answer.error, answer.session_id, told, topic_ids)
+        return LeaderFetchResponse(version, response.error, response.session_id, told, topic_ids)
 
     def _read(
         self, follower: int, tp: TopicPartition, wanted: FetchPartition
@@ -339,25 +341,25 @@ class SimulatedBroker:
             self._changed(tp)
 
     def _serve_epoch_ends(self, request: AskEpochEnds) -> EpochResponse:
-        answers: dict[TopicPartition, tuple[ErrorCode, EpochEndOffset]] = {}
+        responses: dict[TopicPartition, tuple[ErrorCode, EpochEndOffset]] = {}
         for tp, question in request.partitions.items():
             partition = self.manager.partitions.get(tp)
             if partition is not None:
-                answers[tp] = end_offset_for_leader_epoch(partition, *question)
-        return answers
+                responses[tp] = end_offset_for_leader_epoch(partition, *question)
+        return responses
 
     def _serve_offsets(self, request: AskOffsets) -> OffsetsResponse:
-        answers: dict[TopicPartition, tuple[ErrorCode, int]] = {}
+        responses: dict[TopicPartition, tuple[ErrorCode, int]] = {}
         for tp, question in request.partitions.items():
             partition = self.manager.partitions.get(tp)
             if partition is not None:
                 log = partition.log
                 is_end = question.timestamp == LATEST_TIMESTAMP
-                answers[tp] = (
+                responses[tp] = (
                     check_read(partition, question.current_leader_epoch, leader_only=True),
                     log.log_end_offset if is_end else log.log_start_offset,
                 )
-        return answers
+        return responses
 
     @property
     def partitions(self) -> Mapping[TopicPartition, Partition]:

@@ -215,18 +215,18 @@ class ReplicationWorld:
         if broker.broker_id in self.isolated or self.timeline.happens(self.loss):
             self.later((20, 60), broker.while_alive(again))
             return
-        answers: dict[TopicPartition, AlteredIsr | ErrorCode] = {}
+        responses: dict[TopicPartition, AlteredIsr | ErrorCode] = {}
         for tp, proposed in call.partitions.items():
             if self.timeline.happens(0.05):
-                answers[tp] = ErrorCode.unknown_server_error
+                responses[tp] = ErrorCode.unknown_server_error
                 continue
             proposal = proposed.pending.proposal
-            answers[tp] = self.controller.alter(broker.broker_id, tp, proposal)
-            self.tell(f"broker {broker.broker_id} proposes {tp} {proposal}: {answers[tp]}")
+            responses[tp] = self.controller.alter(broker.broker_id, tp, proposal)
+            self.tell(f"broker {broker.broker_id} proposes {tp} {proposal}: {responses[tp]}")
         if self.timeline.happens(self.lost_verdicts):
             self.later((20, 60), broker.while_alive(again))
             return
-        self.later(self.delay_ms, broker.while_alive(lambda: broker.proposals_answered(answers)))
+        self.later(self.delay_ms, broker.while_alive(lambda: broker.proposals_answered(responses)))
 
     # ------------------------------------------------------------------ between brokers
 
@@ -246,17 +246,17 @@ class ReplicationWorld:
         link = frozenset((follower.broker_id, leader_id))
         open_questions = [answered]
 
-        def settle(answer: object) -> None:
+        def settle(response: object) -> None:
             if open_questions and follower.incarnation == asking:
-                open_questions.pop()(answer)
+                open_questions.pop()(response)
 
         def arrive() -> None:
             is_gone = leader.incarnation != incarnation or not leader.is_running
             if is_gone or link in self.cut or self.timeline.happens(self.loss):
                 return
-            answer = leader.serve(follower.broker_id, request)
+            response = leader.serve(follower.broker_id, request)
             if not self.timeline.happens(self.loss):
-                self.later(self.delay_ms, lambda: settle(answer))
+                self.later(self.delay_ms, lambda: settle(response))
 
         # A late one is given up and sent again; then it arrives all the same.
         is_late = self.timeline.happens(self.lateness)

@@ -260,8 +260,8 @@ def take_a_refusal_for_a_missing_znode(patch: Patch) -> None:
     def read(
         self: ControllerTools, paths: Sequence[str], *, watch: bool = False
     ) -> Generator[Any, Any, list[Any]]:
-        answers = yield from self.try_read(paths, watch=watch)
-        return [None if isinstance(answer, ZkCode) else answer for answer in answers]
+        responses = yield from self.try_read(paths, watch=watch)
+        return [None if isinstance(response, ZkCode) else response for response in responses]
 
     patch.setattr(ControllerTools, "read", read)
 

@@ -141,11 +141,11 @@ def count_a_diverging_fetch(patch: Patch) -> None:
     read = SimulatedBroker._read
 
     def counting(self: Any, follower: int, tp: Any, wanted: Any) -> Any:
-        answer = read(self, follower, tp, wanted)
+        response = read(self, follower, tp, wanted)
         led = self.manager.partitions.get(tp)
-        if answer.diverging_epoch is not None and led is not None:
+        if response.diverging_epoch is not None and led is not None:
             self._record(led, follower, wanted, led.log_end_offset)
-        return answer
+        return response
 
     patch.setattr(SimulatedBroker, "_read", counting)
 

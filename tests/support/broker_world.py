@@ -309,35 +309,35 @@ class BrokerWorld:
         state = LeaderAndIsrPartitionState(
             1, leader, leader_epoch, isr, 0, replicas, (), (), True, 0
         )
-        answer = completed(
+        result = completed(
             become_leader_or_follower(
                 self.replicas,
                 LeaderAndIsrRequest(1, 1, -1, {tp: state}, {topic: topic_id} if topic_id else {}),
                 CORRELATION_ID,
             )
         )
-        assert answer.partitions == {tp: ErrorCode.none}
+        assert result.partitions == {tp: ErrorCode.none}
         return tp
 
     async def ask(self, request: Any, *, listener_name: str = "PLAINTEXT") -> Any:
         """The response to a kio request, over the wire format both ways."""
         api_key, version = int(request.__api_key__), int(request.__version__)
         header = request_header(api_key, version, CORRELATION_ID, "test")
-        answer = await self.ask_raw(header + write(request), listener_name=listener_name)
-        correlation_id, start = parse_response_header(api_key, version, answer)
+        response = await self.ask_raw(header + write(request), listener_name=listener_name)
+        correlation_id, start = parse_response_header(api_key, version, response)
         assert correlation_id == CORRELATION_ID
-        return read_response(api_key, version, answer, start)
+        return read_response(api_key, version, response, start)
 
     async def ask_raw(self, data: bytes, *, listener_name: str = "PLAINTEXT") -> bytes:
         """The answer to a frame, both without their size."""
         peer = Peer(listener_name, "192.0.2.1", self.principal)
-        answer = await respond(data, peer, self.context)
-        self.mute_ms = answer.mute_ms
-        self.is_closed = answer.closes
-        frame = answer.frame + b"".join(
-            part if isinstance(part, bytes) else part.read() for part in answer.rest
+        response = await respond(data, peer, self.context)
+        self.mute_ms = response.mute_ms
+        self.is_closed = response.closes
+        frame = response.frame + b"".join(
+            part if isinstance(part, bytes) else part.read() for part in response.rest
         )
-        for tell in answer.sent:
+        for tell in response.sent:
             tell()
         assert not frame or int.from_bytes(frame[:4], "big") == len(frame) - 4
         return frame[4:]

@@ -36,7 +36,7 @@ from zkcontroller_simulation.zookeeper import SimulatedSession, SimulatedZooKeep
 ORDERS_ID = UUID(int=0x0123456789ABCDEF0123456789ABCDEF)
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     """What one command line came to."""
 
     exit_code: int
@@ -59,11 +59,11 @@ class Zkctl:
         self.zookeeper = zookeeper
         self.connected_to: list[str] = []
 
-    def __call__(self, *arguments: str) -> Answer:
+    def __call__(self, *arguments: str) -> CommandResult:
         """Run one command line."""
         self._capsys.readouterr()
         exit_code = self._main(list(arguments))
-        return Answer(int(exit_code), *self._capsys.readouterr())
+        return CommandResult(int(exit_code), *self._capsys.readouterr())
 
     def open_session(self, config: ZooKeeperConfig, **callbacks: Any) -> SimulatedSession:
         """Stands in for ``ZooKeeperSession``."""
@@ -87,7 +87,7 @@ class Zkctl:
         session.write(Create(path, data))
 
 
-def zkctl_here(*arguments: str, **environment: str) -> Answer:
+def zkctl_here(*arguments: str, **environment: str) -> CommandResult:
     """Runs one command line in this process, on whatever cluster it names.
 
     Nothing of the developer's own environment reaches it.  Several such calls are much quicker than
@@ -104,7 +104,7 @@ def zkctl_here(*arguments: str, **environment: str) -> Answer:
         for name, value in environment.items():
             patch.setenv(name, value)
         exit_code = main(list(arguments))
-    return Answer(int(exit_code), out.getvalue(), talk.getvalue())
+    return CommandResult(int(exit_code), out.getvalue(), talk.getvalue())
 
 
 def installed_zkctl(

@@ -96,10 +96,10 @@ class GroupApiWorld(BrokerWorld):
                 module.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION),
             ),
         }  # fmt: skip
-        answer = await self.tell("join_group", version, **given | fields)
-        if answer.error_code is ErrorCode.member_id_required:
-            return await self.join(version, answer.member_id, **fields)
-        return answer
+        response = await self.tell("join_group", version, **given | fields)
+        if response.error_code is ErrorCode.member_id_required:
+            return await self.join(version, response.member_id, **fields)
+        return response
 
     async def sync(self, joined: Any, version: int = 5, **fields: Any) -> Any:
         module = import_module(f"kio.schema.sync_group.v{version}.request")
@@ -116,11 +116,11 @@ class GroupApiWorld(BrokerWorld):
         return await self.tell("sync_group", version, **given | fields)
 
     async def heartbeat(self, joined: Any, version: int = 4) -> ErrorCode:
-        answer = await self.tell(
+        response = await self.tell(
             "heartbeat", version, group_id=GROUP, generation_id=joined.generation_id,
             member_id=joined.member_id, group_instance_id=None,
         )  # fmt: skip
-        code: ErrorCode = answer.error_code
+        code: ErrorCode = response.error_code
         return code
 
     async def leave(self, member_id: str, version: int = 5) -> Any:
@@ -140,7 +140,7 @@ class GroupApiWorld(BrokerWorld):
             "partition_index": partition, "committed_offset": offset,
             "committed_leader_epoch": -1, "commit_timestamp": -1, "committed_metadata": metadata,
         }  # fmt: skip
-        answer = await self.tell(
+        response = await self.tell(
             "offset_commit", version, group_id=GROUP, generation_id_or_member_epoch=-1,
             member_id="", group_instance_id=None, retention_time=-1 * MS,
             topics=tuple(
@@ -150,7 +150,7 @@ class GroupApiWorld(BrokerWorld):
                 for topic in topics
             ),
         )  # fmt: skip
-        return {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+        return {topic.name: topic.partitions[0].error_code for topic in response.topics}
 
     async def offsets(self, *topics: str, version: int = 9) -> Any:
         """The answer's group, or the answer itself where versions knew one group only."""
@@ -164,8 +164,8 @@ class GroupApiWorld(BrokerWorld):
         if version >= 8:
             group = {**fields, "member_id": None, "member_epoch": -1}
             fields = {"groups": (made(module.OffsetFetchRequestGroup, group),)}
-        answer = await self.tell("offset_fetch", version, **fields, require_stable=False)
-        return answer.groups[0] if version >= 8 else answer
+        response = await self.tell("offset_fetch", version, **fields, require_stable=False)
+        return response.groups[0] if version >= 8 else response
 
     async def delete_offset(self, *topics: str) -> Any:
         module = import_module("kio.schema.offset_delete.v0.request")
@@ -178,19 +178,19 @@ class GroupApiWorld(BrokerWorld):
         )  # fmt: skip
 
     async def listed(self, version: int = 5) -> list[str]:
-        answer = await self.tell("list_groups", version, states_filter=(), types_filter=())
-        assert answer.error_code is NONE
-        return [group.group_id for group in answer.groups]
+        response = await self.tell("list_groups", version, states_filter=(), types_filter=())
+        assert response.error_code is NONE
+        return [group.group_id for group in response.groups]
 
     async def described(self, *group_ids: str, version: int = 5, operations: bool = False) -> Any:
-        answer = await self.tell(
+        response = await self.tell(
             "describe_groups", version, groups=group_ids, include_authorized_operations=operations
         )
-        return answer.groups
+        return response.groups
 
     async def delete_groups(self, *group_ids: str, version: int = 2) -> dict[str, ErrorCode]:
-        answer = await self.tell("delete_groups", version, groups_names=group_ids)
-        return {each.group_id: each.error_code for each in answer.results}
+        response = await self.tell("delete_groups", version, groups_names=group_ids)
+        return {each.group_id: each.error_code for each in response.results}
 
 
 def made(kind: Any, fields: dict[str, Any]) -> Any:

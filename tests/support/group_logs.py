@@ -63,8 +63,8 @@ class GroupLogs:
             1, leader, self._leader_epoch, (leader,), 0, replicas, (), (), False, 0
         )
         request = LeaderAndIsrRequest(1, 1, -1, {partition: state}, {})
-        answer = completed(become_leader_or_follower(self._replicas, request, 0))
-        assert answer.partitions == {partition: ErrorCode.none}
+        result = completed(become_leader_or_follower(self._replicas, request, 0))
+        assert result.partitions == {partition: ErrorCode.none}
 
     def led(self, partition: TopicPartition) -> UnifiedLog | None:
         """The log of a partition that this broker leads; None if it is not the leader."""

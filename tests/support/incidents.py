@@ -540,8 +540,8 @@ class Incident:
         ids = self._cluster.broker_ids
         addresses = zip(ids, self._cluster.bootstrap_servers.split(","), strict=True)
         servers = ",".join(address for each, address in addresses if each in self._alive)
-        answer = zkctl_here("-b", servers, *words)
-        assert answer.exit_code == 0, (words, answer)
+        result = zkctl_here("-b", servers, *words)
+        assert result.exit_code == 0, (words, result)
 
     def _begin(
         self,

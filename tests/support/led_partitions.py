@@ -29,7 +29,7 @@ def lead(
         1, leader, leader_epoch, isr, leader_epoch, replicas, (), (),
         is_new=leader_epoch == 0, leader_recovery_state=RECOVERED,
     )  # fmt: skip
-    answer = completed(
+    result = completed(
         become_leader_or_follower(
             world.replicas,
             LeaderAndIsrRequest(
@@ -38,5 +38,5 @@ def lead(
             CORRELATION_ID,
         )
     )
-    assert answer.partitions[tp] is ErrorCode.none
+    assert result.partitions[tp] is ErrorCode.none
     return world.replicas.partitions[tp]

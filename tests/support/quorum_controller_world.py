@@ -147,7 +147,7 @@ class QuorumWorld:
         self.log = SharedLog()
         self.controllers: dict[int, QuorumController] = {}
         self.rafts: dict[int, RaftOfNode] = {}
-        self.answers: dict[int, object] = {}
+        self.responses: dict[int, object] = {}
         self.faults: list[NonFatalFault] = []
         self._request_ids = count(1)
         self._uuids = count(1000)
@@ -248,11 +248,11 @@ class QuorumWorld:
         for output in outputs:
             match output:
                 case ControllerRequestCompleted():
-                    assert output.request_id not in self.answers, "answered twice"
-                    self.answers[output.request_id] = output.response
+                    assert output.request_id not in self.responses, "answered twice"
+                    self.responses[output.request_id] = output.response
                 case ControllerRequestFailed():
-                    assert output.request_id not in self.answers, "answered twice"
-                    self.answers[output.request_id] = output.error
+                    assert output.request_id not in self.responses, "answered twice"
+                    self.responses[output.request_id] = output.error
                 case NonFatalFault():
                     self.faults.append(output)
                 case QueueMark():
@@ -270,9 +270,9 @@ class QuorumWorld:
 
     def ask(self, request: ControllerRequest, expected: type[T], node_id: int | None = None) -> T:
         """Asks, and hands back the answer."""
-        answer = self.answers[self.send(request, node_id)]
-        assert isinstance(answer, expected), answer
-        return answer
+        response = self.responses[self.send(request, node_id)]
+        assert isinstance(response, expected), response
+        return response
 
     def refusal(self, request: ControllerRequest, node_id: int | None = None) -> ApiException:
         return self.ask(request, ApiException, node_id)

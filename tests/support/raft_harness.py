@@ -211,9 +211,9 @@ class RaftHarness:
 
     def answer_to(self, request_id: int) -> AnyRaftResponse | None:
         """What the last step answered to that request."""
-        answers = [a.response for a in self.of(SendResponse) if a.request_id == request_id]
-        assert len(answers) < 2, f"two answers to {request_id}"
-        return answers[0] if answers else None
+        responses = [a.response for a in self.of(SendResponse) if a.request_id == request_id]
+        assert len(responses) < 2, f"two answers to {request_id}"
+        return responses[0] if responses else None
 
     def reply(self, send: SendRequest, response: AnyRaftResponse) -> list[RaftOutput]:
         """The node that was sent a request answers it."""

@@ -50,14 +50,14 @@ class StubBroker:
                     self.arrived.notify_all()
                 match next(self._faults, "answer"):
                     case "answer":
-                        answer = frame[4:8] + b"\0" + no_error(frame)
+                        response = frame[4:8] + b"\0" + no_error(frame)
                     case "other correlation id":
-                        answer = b"\x7f\0\0\0" + b"\0" + b"\0\0" + b"\0"
+                        response = b"\x7f\0\0\0" + b"\0" + b"\0\0" + b"\0"
                     case "silence":
                         continue
                     case _:
                         return
-                writer.write(struct.pack(">i", len(answer)) + answer)
+                writer.write(struct.pack(">i", len(response)) + response)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the channel has gone
         finally:

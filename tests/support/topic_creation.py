@@ -41,6 +41,6 @@ def create_topic(connection: Connection, name: str, partitions: int = 1) -> Erro
     )
     request = schema.request(topics=(topic,), timeout=_TIMEOUT, validate_only=False)
     body = connection.call(ApiKey.CREATE_TOPICS, _VERSION, write(request))
-    answer: Any = read_response(ApiKey.CREATE_TOPICS, _VERSION, body)
-    error: ErrorCode = answer.topics[0].error_code
+    response: Any = read_response(ApiKey.CREATE_TOPICS, _VERSION, body)
+    error: ErrorCode = response.topics[0].error_code
     return error

@@ -23,8 +23,8 @@ Answer = Callable[[int, int, Any], Awaitable[ResponsePayload | object]]
 class WirePeer:
     """Listens on a free port of its own."""
 
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
+    def __init__(self, response: Answer) -> None:
+        self._answer = response
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self.connections = 0
@@ -55,11 +55,11 @@ class WirePeer:
                 header, start = parse_request_header(data)
                 self.client_ids.add(header.client_id)
                 key, version = header.api_key, header.api_version
-                answer = await self._answer(key, version, read_request(key, version, data, start))
-                if answer is HANG_UP:
+                response = await self._answer(key, version, read_request(key, version, data, start))
+                if response is HANG_UP:
                     return
                 head = response_header(key, version, header.correlation_id)
-                writer.write(frame((head, write(answer))))  # type: ignore[arg-type]
+                writer.write(frame((head, write(response))))  # type: ignore[arg-type]
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the client has gone

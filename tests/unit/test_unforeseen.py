@@ -223,9 +223,9 @@ def _read(world: World, error: Exception, monkeypatch: pytest.MonkeyPatch) -> No
     log = world.logs.log(TopicPartition("orders", 0))
     monkeypatch.setattr(type(log), "read", _only_of(log, "read", error))
 
-    answers = fetch(world, (0, 0), (1, 0))
+    responses = fetch(world, (0, 0), (1, 0))
 
-    codes = {each.partition_index: each.error_code for each in answers}
+    codes = {each.partition_index: each.error_code for each in responses}
     assert codes == {0: ErrorCode.unknown_server_error, 1: ErrorCode.none}
 
 
@@ -285,10 +285,10 @@ def _watcher(world: World, error: Exception, _: pytest.MonkeyPatch) -> None:
 @seam("a handler")
 def _handler(world: World, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(world.appends), "append_records", raising(error))
-    answer = produce(world, batch())
+    response = produce(world, batch())
     monkeypatch.undo()
 
-    assert answer.error_code is ErrorCode.unknown_server_error
+    assert response.error_code is ErrorCode.unknown_server_error
     assert produce(world, batch()).error_code is ErrorCode.none
 
 

@@ -120,13 +120,13 @@ def test_any_bytes_are_a_request_or_refused(version: int, data: bytes) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_answer_is_what_kio_would_write(version: int) -> None:
     plain = PartitionData(0, ErrorCode.none, 42, 41, 5, b"records" * 30)
-    answers = [
+    responses = [
         plain,
         PartitionData(1, ErrorCode.none, 42, 41, 5, b"", ((7, 8), (9, 10)), 3),
         PartitionData(2, ErrorCode.none, 42, 41, 5, b"", (), -1, (4, 30)),
         PartitionData(3, ErrorCode.not_leader_or_follower, -1, -1, -1, b"", None, -1, None, (3, 9)),
     ]
-    topics = [("orders", ORDERS, answers), ("bills", None, [plain])]
+    topics = [("orders", ORDERS, responses), ("bills", None, [plain])]
     named = [(name if version < 13 else topic_id, found) for name, topic_id, found in topics]
     endpoints = [NodeEndpoint(3, "host3", 9092, "north")]
 
@@ -157,27 +157,27 @@ def test_an_answer_is_what_kio_would_write(version: int) -> None:
     assert plain.records in chunks
 
 
-def _expected(schema: Any, answer: PartitionData[bytes]) -> Any:
+def _expected(schema: Any, response: PartitionData[bytes]) -> Any:
     values: dict[str, Any] = {
-        "partition_index": answer.partition,
-        "error_code": answer.error_code,
-        "high_watermark": answer.high_watermark,
-        "last_stable_offset": answer.last_stable_offset,
-        "log_start_offset": answer.log_start_offset,
-        "preferred_read_replica": answer.preferred_read_replica,
-        "records": answer.records,
+        "partition_index": response.partition,
+        "error_code": response.error_code,
+        "high_watermark": response.high_watermark,
+        "last_stable_offset": response.last_stable_offset,
+        "log_start_offset": response.log_start_offset,
+        "preferred_read_replica": response.preferred_read_replica,
+        "records": response.records,
         "aborted_transactions": None
-        if answer.aborted_transactions is None or not schema.has("AbortedTransaction")
+        if response.aborted_transactions is None or not schema.has("AbortedTransaction")
         else tuple(
             schema.part("AbortedTransaction", producer_id=producer_id, first_offset=first)
-            for producer_id, first in answer.aborted_transactions
+            for producer_id, first in response.aborted_transactions
         ),
     }
-    if answer.diverging_epoch is not None and schema.has("EpochEndOffset"):
-        epoch, end = answer.diverging_epoch
+    if response.diverging_epoch is not None and schema.has("EpochEndOffset"):
+        epoch, end = response.diverging_epoch
         values["diverging_epoch"] = schema.part("EpochEndOffset", epoch=epoch, end_offset=end)
-    if answer.current_leader is not None and schema.has("LeaderIdAndEpoch"):
-        leader, epoch = answer.current_leader
+    if response.current_leader is not None and schema.has("LeaderIdAndEpoch"):
+        leader, epoch = response.current_leader
         values["current_leader"] = schema.part(
             "LeaderIdAndEpoch", leader_id=leader, leader_epoch=epoch
         )

@@ -125,14 +125,14 @@ def test_versions_follow_the_inter_broker_protocol() -> None:
 # ---------------------------------------------------------------------- answers
 
 
-def written(version: int, answers: list[tuple[UUID, str, list[tuple[int, Any]]]]) -> bytes:
+def written(version: int, responses: list[tuple[UUID, str, list[tuple[int, Any]]]]) -> bytes:
     """A Fetch response of kio's."""
     schema = response_schema(FETCH, version)
     topics = []
-    for topic_id, topic, partitions in answers:
+    for topic_id, topic, partitions in responses:
         told = []
-        for index, answer in partitions:
-            fields = answer._asdict()
+        for index, response in partitions:
+            fields = response._asdict()
             diverging = fields.pop("diverging_epoch")
             del fields["aborted_transactions"]  # the follower finds them among the records
             if diverging is not None and version >= 12:
@@ -174,12 +174,12 @@ def written(version: int, answers: list[tuple[UUID, str, list[tuple[int, Any]]]]
 ANSWER = FetchPartitionData(ErrorCode.none, 12, 11, 1, b"records", EpochEndOffset(3, 9), -1)
 
 
-def expected(version: int, answer: FetchPartitionData) -> FetchPartitionData:
+def expected(version: int, response: FetchPartitionData) -> FetchPartitionData:
     """What of an answer that version can say."""
-    return answer._replace(
-        last_stable_offset=answer.last_stable_offset if version >= 4 else -1,
-        log_start_offset=answer.log_start_offset if version >= 5 else -1,
-        diverging_epoch=answer.diverging_epoch if version >= 12 else None,
+    return response._replace(
+        last_stable_offset=response.last_stable_offset if version >= 4 else -1,
+        log_start_offset=response.log_start_offset if version >= 5 else -1,
+        diverging_epoch=response.diverging_epoch if version >= 12 else None,
     )
 
 
@@ -190,22 +190,22 @@ def test_answers_of_every_version_are_read(version: int) -> None:
         version, [(ORDERS, "orders", [(0, ANSWER), (1, refused)]), (BILLS, "bills", [(0, ANSWER)])]
     )
 
-    answers = decode_fetch_response(version, memoryview(body), {ORDERS: "orders", BILLS: "bills"})
+    responses = decode_fetch_response(version, memoryview(body), {ORDERS: "orders", BILLS: "bills"})
 
-    assert answers.partitions == {
+    assert responses.partitions == {
         ZERO: expected(version, ANSWER),
         ONE: refused,
         OTHER: expected(version, ANSWER),
     }
-    assert answers.session_id == (77 if version >= 7 else 0)
-    assert answers.throttle_time_ms == (3 if version >= 1 else 0)
-    assert list(answers.topic_ids) == ([ORDERS, BILLS] if version >= 13 else [])
+    assert responses.session_id == (77 if version >= 7 else 0)
+    assert responses.throttle_time_ms == (3 if version >= 1 else 0)
+    assert list(responses.topic_ids) == ([ORDERS, BILLS] if version >= 13 else [])
 
 
 def test_records_are_views_into_what_arrived() -> None:
     body = bytearray(written(17, [(ORDERS, "orders", [(0, ANSWER)])]))
-    answers = decode_fetch_response(17, memoryview(body), {ORDERS: "orders"})
-    records = answers.partitions[ZERO].records
+    responses = decode_fetch_response(17, memoryview(body), {ORDERS: "orders"})
+    records = responses.partitions[ZERO].records
 
     body[body.index(b"records")] = ord("R")
 
@@ -216,10 +216,10 @@ def test_records_are_views_into_what_arrived() -> None:
 def test_a_topic_that_was_not_requested_is_logged_and_left_out() -> None:
     body = written(17, [(BILLS, "bills", [(0, ANSWER)]), (ORDERS, "orders", [(0, ANSWER)])])
 
-    answers = decode_fetch_response(17, memoryview(body), {ORDERS: "orders"})
+    responses = decode_fetch_response(17, memoryview(body), {ORDERS: "orders"})
 
-    assert list(answers.partitions) == [ZERO]
-    assert list(answers.topic_ids) == [BILLS, ORDERS]
+    assert list(responses.partitions) == [ZERO]
+    assert list(responses.topic_ids) == [BILLS, ORDERS]
 
 
 def test_a_code_that_no_kafka_3_9_knows_is_an_unknown_server_error() -> None:
@@ -229,9 +229,9 @@ def test_a_code_that_no_kafka_3_9_knows_is_an_unknown_server_error() -> None:
     assert body[place : place + 2] == b"\0\0"
     body[place : place + 2] = (29_999).to_bytes(2, "big")
 
-    answers = decode_fetch_response(17, memoryview(body), {ORDERS: "orders"})
+    responses = decode_fetch_response(17, memoryview(body), {ORDERS: "orders"})
 
-    assert answers.partitions[ZERO].error is ErrorCode.unknown_server_error
+    assert responses.partitions[ZERO].error is ErrorCode.unknown_server_error
 
 
 @pytest.mark.parametrize("version", [0, 4, 7, 11, 12, 13, 17])
@@ -247,8 +247,8 @@ def test_a_response_cut_short_anywhere_is_no_response(version: int) -> None:
 @given(st.sampled_from(FETCH_VERSIONS), st.binary(max_size=200))
 def test_no_bytes_make_the_reader_fail_otherwise(version: int, body: bytes) -> None:
     with contextlib.suppress(InvalidFrame):
-        answers = decode_fetch_response(version, memoryview(body), {ORDERS: "orders"})
-        assert len(answers.partitions) <= len(body)
+        responses = decode_fetch_response(version, memoryview(body), {ORDERS: "orders"})
+        assert len(responses.partitions) <= len(body)
 
 
 @settings(deadline=None)  # classes of a version are loaded by its first example
@@ -301,10 +301,10 @@ def test_epochs_are_asked_for_and_answered_in_every_version(version: int) -> Non
         for index, error, epoch, end in told
     )
     topic = schema.part("OffsetForLeaderTopicResult", topic="orders", partitions=partitions)
-    answers = decode_epoch_response(version, write(schema.response(topics=(topic,))))
+    responses = decode_epoch_response(version, write(schema.response(topics=(topic,))))
 
     epoch = 4 if version >= 1 else -1
-    assert answers == {
+    assert responses == {
         ZERO: (ErrorCode.none, EpochEndOffset(epoch, 99)),
         ONE: (ErrorCode.unknown_leader_epoch, EpochEndOffset(-1, -1)),
     }
@@ -332,6 +332,6 @@ def test_offsets_are_asked_for_and_answered_in_every_version(version: int) -> No
         for index, error, offset in [(0, ErrorCode.none, 7), (1, ErrorCode.fenced_leader_epoch, -1)]
     )
     topic = schema.part("ListOffsetsTopicResponse", name="orders", partitions=partitions)
-    answers = decode_offsets_response(version, write(schema.response(topics=(topic,))))
+    responses = decode_offsets_response(version, write(schema.response(topics=(topic,))))
 
-    assert answers == {ZERO: (ErrorCode.none, 7), ONE: (ErrorCode.fenced_leader_epoch, -1)}
+    assert responses == {ZERO: (ErrorCode.none, 7), ONE: (ErrorCode.fenced_leader_epoch, -1)}

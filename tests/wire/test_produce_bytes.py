@@ -85,19 +85,19 @@ def test_any_bytes_are_a_request_or_refused(version: int, data: bytes) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_answer_is_what_kio_would_write(version: int) -> None:
-    answers = [
+    responses = [
         PartitionProduceResponse(0, ErrorCode.none, 42, 1_700_000_000_000, 5),
         PartitionProduceResponse(
             1, ErrorCode.invalid_record, -1, -1, 5, ((3, "no key"), (4, "none")), "bad"
         ),
     ]
     if version >= 10:
-        answers.append(
+        responses.append(
             PartitionProduceResponse(
                 2, ErrorCode.not_leader_or_follower, -1, -1, -1, current_leader=(3, 9)
             )
         )
-    topics = [("orders", answers), ("bills", answers[:1])]
+    topics = [("orders", responses), ("bills", responses[:1])]
 
     body = produce_response(version, topics, [ENDPOINT], throttle_ms=250)
 
@@ -110,9 +110,9 @@ def test_an_answer_is_what_kio_would_write(version: int) -> None:
             schema.part(
                 "TopicProduceResponse",
                 name=name,
-                partition_responses=tuple(_expected(schema, module, each) for each in answers),
+                partition_responses=tuple(_expected(schema, module, each) for each in responses),
             )
-            for name, answers in topics
+            for name, responses in topics
         ),
         throttle_time=i32Timedelta.parse(timedelta(milliseconds=250)),
         node_endpoints=(
@@ -124,26 +124,26 @@ def test_an_answer_is_what_kio_would_write(version: int) -> None:
     assert found == expected
 
 
-def _expected(schema: Any, module: Any, answer: PartitionProduceResponse) -> Any:
-    time = answer.log_append_time_ms
+def _expected(schema: Any, module: Any, response: PartitionProduceResponse) -> Any:
+    time = response.log_append_time_ms
     values: dict[str, Any] = {
-        "index": answer.partition,
-        "error_code": answer.error_code,
-        "base_offset": answer.base_offset,
+        "index": response.partition,
+        "error_code": response.error_code,
+        "base_offset": response.base_offset,
         "log_append_time": None if time < 0 else datetime.fromtimestamp(time / 1000, UTC),
-        "log_start_offset": answer.log_start_offset,
+        "log_start_offset": response.log_start_offset,
         "record_errors": ()
         if not hasattr(module, "BatchIndexAndErrorMessage")
         else tuple(
             schema.part(
                 "BatchIndexAndErrorMessage", batch_index=index, batch_index_error_message=message
             )
-            for index, message in answer.record_errors
+            for index, message in response.record_errors
         ),
-        "error_message": answer.message,
+        "error_message": response.message,
     }
-    if answer.current_leader is not None:
-        leader, epoch = answer.current_leader
+    if response.current_leader is not None:
+        leader, epoch = response.current_leader
         values["current_leader"] = schema.part(
             "LeaderIdAndEpoch", leader_id=leader, leader_epoch=epoch
         )

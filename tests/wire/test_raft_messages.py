@@ -313,15 +313,15 @@ def test_a_request_about_another_partition_is_refused_as_a_whole(
         other_topic,
         replace(payload, topics=()),
     ):
-        answer = answer_to(api_key_of(request_), version, wrong)
-        assert (answer.error_code, answer.topics) == (ErrorCode.invalid_request, ())
+        response = answer_to(api_key_of(request_), version, wrong)
+        assert (response.error_code, response.topics) == (ErrorCode.invalid_request, ())
 
 
 def test_another_cluster_is_refused_before_anything_else() -> None:
     for request_, version, _ in GOLDEN:
         payload = replace(message(request_, version), cluster_id="another")
-        answer = answer_to(api_key_of(request_), version, of_another_partition(payload))
-        assert answer.error_code is ErrorCode.inconsistent_cluster_id
+        response = answer_to(api_key_of(request_), version, of_another_partition(payload))
+        assert response.error_code is ErrorCode.inconsistent_cluster_id
 
 
 @pytest.mark.parametrize("version", range(13))
@@ -335,20 +335,20 @@ def test_a_fetch_that_cannot_name_the_topic_by_its_id_is_refused(version: int) -
         replica_id=-1, max_wait=timedelta(0), min_bytes=0, topics=(topic,), forgotten_topics_data=()
     )
 
-    answer = answer_to(ApiKey.FETCH, version, asked)
+    response = answer_to(ApiKey.FETCH, version, asked)
 
-    assert answer.responses == ()
-    assert getattr(answer, "error_code", None) in (None, ErrorCode.invalid_request)
+    assert response.responses == ()
+    assert getattr(response, "error_code", None) in (None, ErrorCode.invalid_request)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_describing_another_partition_names_it_in_the_answer(version: int) -> None:
     payload = of_another_partition(message(DescribeQuorumRequest(), version))
 
-    answer = answer_to(ApiKey.DESCRIBE_QUORUM, version, payload)
+    response = answer_to(ApiKey.DESCRIBE_QUORUM, version, payload)
 
-    assert answer.error_code is ErrorCode.none
-    [topic] = answer.topics
+    assert response.error_code is ErrorCode.none
+    [topic] = response.topics
     [partition] = topic.partitions
     assert (topic.topic_name, partition.partition_index) == (METADATA_TOPIC, 1)
     assert partition.error_code is ErrorCode.unknown_topic_or_partition
@@ -362,24 +362,24 @@ def test_a_node_that_does_not_lead_describes_nothing() -> None:
         error=ErrorCode.not_leader_or_follower, leader_id=2, leader_epoch=5
     )
 
-    answer: Any = messages.read_response(ApiKey.DESCRIBE_QUORUM, 2, write_response(refused, 2))
+    response: Any = messages.read_response(ApiKey.DESCRIBE_QUORUM, 2, write_response(refused, 2))
 
-    [partition] = answer.topics[0].partitions
+    [partition] = response.topics[0].partitions
     assert partition.error_code is ErrorCode.not_leader_or_follower
     assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (0, 0, 0)
     assert partition.error_message.startswith("For requests intended only for the leader")
-    assert (partition.current_voters, partition.observers, answer.nodes) == ((), (), ())
+    assert (partition.current_voters, partition.observers, response.nodes) == ((), (), ())
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_snapshot_of_another_partition_is_unknown(version: int) -> None:
     asked = FetchSnapshotRequest(CLUSTER, ONE, 1, OffsetAndEpoch(5, 1), 0, 100)
 
-    answer = answer_to(
+    response = answer_to(
         ApiKey.FETCH_SNAPSHOT, version, of_another_partition(message(asked, version))
     )
 
-    [partition] = answer.topics[0].partitions
+    [partition] = response.topics[0].partitions
     assert partition.index == 1
     assert partition.error_code is ErrorCode.unknown_topic_or_partition
     assert partition.unaligned_records == b""

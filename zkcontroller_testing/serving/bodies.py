@@ -157,7 +157,7 @@ class ApiFields(_Fields):
     api: ApiText
 
 
-class LostAnswerFields(_Fields):
+class LostResponseFields(_Fields):
     """The kind of requests to ZooKeeper whose response is lost."""
 
     operation: Literal["create", "delete", "set", "multi"] = "multi"
@@ -337,7 +337,7 @@ class PageFields(_Fields):
     ] = 1_000
 
 
-class ServerAnswer(Struct, frozen=True, kw_only=True):
+class ServerBody(Struct, frozen=True, kw_only=True):
     """The server's version, its number of clusters, and their limit."""
 
     version: str
@@ -345,7 +345,7 @@ class ServerAnswer(Struct, frozen=True, kw_only=True):
     most_clusters: int
 
 
-class ClusterAnswer(Struct, frozen=True, kw_only=True):
+class ClusterBody(Struct, frozen=True, kw_only=True):
     """The current state of a cluster."""
 
     cluster: int
@@ -362,19 +362,19 @@ class ClusterAnswer(Struct, frozen=True, kw_only=True):
     controller_epoch: int
 
 
-class ClustersAnswer(Struct, frozen=True, kw_only=True):
+class ClustersBody(Struct, frozen=True, kw_only=True):
     """The numbers of all clusters."""
 
     clusters: list[int]
 
 
-class RemovedAnswer(Struct, frozen=True, kw_only=True):
+class RemovedBody(Struct, frozen=True, kw_only=True):
     """The cluster's folder if it was kept, else null."""
 
     directory: str | None
 
 
-class BrokerAnswer(Struct, frozen=True, kw_only=True):
+class BrokerBody(Struct, frozen=True, kw_only=True):
     """The current state of a broker."""
 
     broker_id: int
@@ -384,26 +384,26 @@ class BrokerAnswer(Struct, frozen=True, kw_only=True):
     logs_directory: str
 
 
-class VersionsAnswer(Struct, frozen=True, kw_only=True):
+class VersionsBody(Struct, frozen=True, kw_only=True):
     """The versions of an API that clients have used."""
 
     versions: list[int]
 
 
-class EpochAnswer(Struct, frozen=True, kw_only=True):
+class EpochBody(Struct, frozen=True, kw_only=True):
     """The highest broker epoch among the brokers of the request."""
 
     broker_epoch: int
 
 
-class ControllerAnswer(Struct, frozen=True, kw_only=True):
+class ControllerBody(Struct, frozen=True, kw_only=True):
     """The controller's broker id and its epoch."""
 
     controller_id: int
     controller_epoch: int
 
 
-class PartitionAnswer(Struct, frozen=True, kw_only=True):
+class PartitionBody(Struct, frozen=True, kw_only=True):
     """A partition's state in ZooKeeper."""
 
     leader: Annotated[int, Meta(description="-1 while there is none.")]
@@ -412,13 +412,13 @@ class PartitionAnswer(Struct, frozen=True, kw_only=True):
     controller_epoch: int
 
 
-class LeaderAnswer(Struct, frozen=True, kw_only=True):
+class LeaderBody(Struct, frozen=True, kw_only=True):
     """The broker id of a partition's leader."""
 
     leader: int
 
 
-class IsrAnswer(Struct, frozen=True, kw_only=True):
+class IsrBody(Struct, frozen=True, kw_only=True):
     """A partition's ISR."""
 
     isr: list[int]
@@ -439,26 +439,26 @@ class FaultReports(Struct, frozen=True, kw_only=True):
     faults: list[FaultReport]
 
 
-class HoldAnswer(Struct, frozen=True, kw_only=True):
+class HoldBody(Struct, frozen=True, kw_only=True):
     """The number of a new hold."""
 
     hold: int
 
 
-class HoldPointAnswer(Struct, frozen=True, kw_only=True):
+class HoldPointBody(Struct, frozen=True, kw_only=True):
     """A hold point, and the step of the controller where it is."""
 
     name: str
     meaning: str
 
 
-class HoldPointsAnswer(Struct, frozen=True, kw_only=True):
+class HoldPointsBody(Struct, frozen=True, kw_only=True):
     """All hold points."""
 
-    hold_points: list[HoldPointAnswer]
+    hold_points: list[HoldPointBody]
 
 
-class ReachedAnswer(Struct, frozen=True, kw_only=True):
+class ReachedBody(Struct, frozen=True, kw_only=True):
     """The controller that is held at a hold point."""
 
     broker_id: int
@@ -468,7 +468,7 @@ class ReachedAnswer(Struct, frozen=True, kw_only=True):
     ]
 
 
-class ZnodeAnswer(Struct, frozen=True, kw_only=True):
+class ZnodeBody(Struct, frozen=True, kw_only=True):
     """A znode's data.
 
     ``text`` and ``base64`` are null if there is no such znode, ``text`` also if it is not UTF-8.
@@ -480,19 +480,19 @@ class ZnodeAnswer(Struct, frozen=True, kw_only=True):
     version: Annotated[int | None, Meta(description="How often it was set; null: no such znode.")]
 
 
-class DeletedAnswer(Struct, frozen=True, kw_only=True):
+class DeletedBody(Struct, frozen=True, kw_only=True):
     """Whether the znode was deleted."""
 
     deleted: bool
 
 
-class WatchAnswer(Struct, frozen=True, kw_only=True):
+class WatchBody(Struct, frozen=True, kw_only=True):
     """The number of a new watch."""
 
     watch: int
 
 
-class LedgerAnswer(Struct, frozen=True, kw_only=True):
+class LedgerBody(Struct, frozen=True, kw_only=True):
     """A ledger, and how many of its records were acknowledged."""
 
     ledger: int
@@ -502,7 +502,7 @@ class LedgerAnswer(Struct, frozen=True, kw_only=True):
     acknowledged: Annotated[int, Meta(description="The number of acknowledged records.")]
 
 
-class OffsetsAnswer(Struct, frozen=True, kw_only=True):
+class OffsetsBody(Struct, frozen=True, kw_only=True):
     """The offsets of new records."""
 
     offsets: list[int]
@@ -521,14 +521,14 @@ class LedgerRecords(Struct, frozen=True, kw_only=True):
     records: list[LedgerRecord]
 
 
-class CheckAnswer(Struct, frozen=True, kw_only=True):
+class CheckBody(Struct, frozen=True, kw_only=True):
     """Whether the check holds; if not, ``reason`` says why."""
 
     holds: bool
     reason: str | None
 
 
-class StateChangesAnswer(Struct, frozen=True, kw_only=True):
+class StateChangesBody(Struct, frozen=True, kw_only=True):
     """The newest of ``total`` state changes; docs/state-changes-schema.md has their fields."""
 
     total: int
@@ -542,21 +542,21 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class JournalAnswer(Struct, frozen=True, kw_only=True):
+class JournalBody(Struct, frozen=True, kw_only=True):
     """The newest of ``total`` steps of a cluster's journal."""
 
     total: int
     journal: list[JournalEntry]
 
 
-class ArtefactsAnswer(Struct, frozen=True, kw_only=True):
+class ArtefactsBody(Struct, frozen=True, kw_only=True):
     """The cluster's folder, and the paths of the text files in it."""
 
     directory: str
     files: list[str]
 
 
-class ErrorAnswer(Struct, frozen=True, kw_only=True):
+class ErrorBody(Struct, frozen=True, kw_only=True):
     """The response to a request that was refused or failed."""
 
     error: Annotated[str, Meta(description="A code of docs/serve.md.")]

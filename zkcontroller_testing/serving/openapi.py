@@ -18,7 +18,7 @@ _JSON: Final = "application/json"
 
 def document(routes: Sequence[ApiRoute]) -> dict[str, Any]:
     """The OpenAPI document of the routes, as ``GET /openapi.json`` sends it."""
-    types = [bodies.ErrorAnswer]
+    types = [bodies.ErrorBody]
     types += [route.body for route in routes if route.has_body]
     types += [route.response for route in routes if isinstance(route.response, type)]
     structs = [each for each in dict.fromkeys(types) if issubclass(each, msgspec.Struct)]
@@ -70,7 +70,7 @@ def _responses(route: ApiRoute) -> dict[str, Any]:
         codes = [code for code, (each, _) in CODES.items() if each == status]
         found[str(status)] = {
             "description": ", ".join(codes),
-            "content": {_JSON: {"schema": _reference(bodies.ErrorAnswer)}},
+            "content": {_JSON: {"schema": _reference(bodies.ErrorBody)}},
         }
     return found
 

@@ -98,9 +98,9 @@ def _known(request: ServedRequest[Any], field: str, *broker_ids: int | str | Non
 # The server and its clusters
 
 
-def _server(request: ServedRequest[bodies.NoFields]) -> bodies.ServerAnswer:
+def _server(request: ServedRequest[bodies.NoFields]) -> bodies.ServerBody:
     """The server's version, its number of clusters, and their limit."""
-    return bodies.ServerAnswer(
+    return bodies.ServerBody(
         version=version("zkcontroller"),
         clusters=len(request.clusters.numbers),
         most_clusters=request.clusters.most,
@@ -114,34 +114,34 @@ def _openapi(_request: ServedRequest[bodies.NoFields]) -> dict[str, Any]:
     return document(ROUTES)
 
 
-def _hold_points(_request: ServedRequest[bodies.NoFields]) -> bodies.HoldPointsAnswer:
+def _hold_points(_request: ServedRequest[bodies.NoFields]) -> bodies.HoldPointsBody:
     """The hold points: steps at which a controller can be held."""
-    return bodies.HoldPointsAnswer(
+    return bodies.HoldPointsBody(
         hold_points=[
-            bodies.HoldPointAnswer(name=name, meaning=meaning)
+            bodies.HoldPointBody(name=name, meaning=meaning)
             for name, meaning in HOLD_POINTS.items()
         ]
     )
 
 
-def _clusters(request: ServedRequest[bodies.NoFields]) -> bodies.ClustersAnswer:
+def _clusters(request: ServedRequest[bodies.NoFields]) -> bodies.ClustersBody:
     """The numbers of all clusters."""
-    return bodies.ClustersAnswer(clusters=request.clusters.numbers)
+    return bodies.ClustersBody(clusters=request.clusters.numbers)
 
 
-def _create_cluster(request: ServedRequest[bodies.NewClusterFields]) -> bodies.ClusterAnswer:
+def _create_cluster(request: ServedRequest[bodies.NewClusterFields]) -> bodies.ClusterBody:
     """Starts a cluster, and responds when its brokers serve requests."""
     return _described(*request.clusters.start(request.body))
 
 
-def _cluster(request: ServedRequest[bodies.NoFields]) -> bodies.ClusterAnswer:
+def _cluster(request: ServedRequest[bodies.NoFields]) -> bodies.ClusterBody:
     """The current state of a cluster."""
     return _described(request.number("cluster"), request.cluster)
 
 
-def _described(number: int, served: ServedCluster) -> bodies.ClusterAnswer:
+def _described(number: int, served: ServedCluster) -> bodies.ClusterBody:
     kafka = served.kafka
-    return bodies.ClusterAnswer(
+    return bodies.ClusterBody(
         cluster=number,
         state=served.state if kafka.is_running else "removing",
         bootstrap_servers=kafka.bootstrap_servers,
@@ -155,19 +155,19 @@ def _described(number: int, served: ServedCluster) -> bodies.ClusterAnswer:
     )
 
 
-def _remove_cluster(request: ServedRequest[bodies.RemovalFields]) -> bodies.RemovedAnswer:
+def _remove_cluster(request: ServedRequest[bodies.RemovalFields]) -> bodies.RemovedBody:
     """Kills every process of a cluster, and deletes its files unless ``keep_files`` is true."""
     kept = request.clusters.remove(request.number("cluster"), keep_files=request.body.keep_files)
-    return bodies.RemovedAnswer(directory=None if kept is None else str(kept))
+    return bodies.RemovedBody(directory=None if kept is None else str(kept))
 
 
 # Brokers
 
 
-def _broker(request: ServedRequest[bodies.NoFields]) -> bodies.BrokerAnswer:
+def _broker(request: ServedRequest[bodies.NoFields]) -> bodies.BrokerBody:
     """The current state of a broker."""
     broker, kafka = request.broker, request.cluster.kafka
-    return bodies.BrokerAnswer(
+    return bodies.BrokerBody(
         broker_id=broker,
         is_alive=kafka.is_alive(broker),
         pid=_pid(kafka, broker),
@@ -277,21 +277,21 @@ def _wait_unregistered(request: ServedRequest[bodies.WaitFields]) -> None:
     request.cluster.kafka.wait_unregistered(request.broker, request.body.timeout_s)
 
 
-def _wait_registered(request: ServedRequest[bodies.RegisteredFields]) -> bodies.EpochAnswer:
+def _wait_registered(request: ServedRequest[bodies.RegisteredFields]) -> bodies.EpochBody:
     """Waits until these brokers are registered, with ``after_epoch`` by a higher broker epoch."""
     body = request.body
     _known(request, "broker_ids", *body.broker_ids)
-    return bodies.EpochAnswer(
+    return bodies.EpochBody(
         broker_epoch=request.cluster.kafka.wait_registered(
             *body.broker_ids, after_epoch=body.after_epoch, timeout_s=body.timeout_s
         )
     )
 
 
-def _lose_zookeeper_answer(request: ServedRequest[bodies.LostAnswerFields]) -> None:
+def _lose_zookeeper_response(request: ServedRequest[bodies.LostResponseFields]) -> None:
     """ZooKeeper executes the broker's next requests, but the broker gets no response to them."""
     with request.cluster.lock:
-        request.cluster.kafka.lose_zookeeper_answer(
+        request.cluster.kafka.lose_zookeeper_response(
             request.broker, request.body.operation, times=request.body.times
         )
 
@@ -299,13 +299,13 @@ def _lose_zookeeper_answer(request: ServedRequest[bodies.LostAnswerFields]) -> N
 # The controller
 
 
-def _wait_controller(request: ServedRequest[bodies.ControllerFields]) -> bodies.ControllerAnswer:
+def _wait_controller(request: ServedRequest[bodies.ControllerFields]) -> bodies.ControllerBody:
     """Waits for a controller, with ``after_epoch`` for one of a higher controller epoch."""
     kafka = request.cluster.kafka
     found = kafka.wait_controller(
         after_epoch=request.body.after_epoch, timeout_s=request.body.timeout_s
     )
-    return bodies.ControllerAnswer(controller_id=found, controller_epoch=kafka.controller_epoch)
+    return bodies.ControllerBody(controller_id=found, controller_epoch=kafka.controller_epoch)
 
 
 def _delete_controller(request: ServedRequest[bodies.NoFields]) -> None:
@@ -313,30 +313,28 @@ def _delete_controller(request: ServedRequest[bodies.NoFields]) -> None:
     request.cluster.kafka.delete_controller()
 
 
-def _elect_controller(request: ServedRequest[bodies.WaitFields]) -> bodies.ControllerAnswer:
+def _elect_controller(request: ServedRequest[bodies.WaitFields]) -> bodies.ControllerBody:
     """Deletes /controller, waits for the election, and returns the elected controller."""
     kafka = request.cluster.kafka
     found = kafka.elect_controller(request.body.timeout_s)
-    return bodies.ControllerAnswer(controller_id=found, controller_epoch=kafka.controller_epoch)
+    return bodies.ControllerBody(controller_id=found, controller_epoch=kafka.controller_epoch)
 
 
-def _hold(request: ServedRequest[bodies.NewHoldFields]) -> bodies.HoldAnswer:
+def _hold(request: ServedRequest[bodies.NewHoldFields]) -> bodies.HoldBody:
     """From now on, holds every controller that reaches this hold point."""
     body = request.body
     _known(request, "broker", body.broker)
     with request.cluster.lock:
         request.cluster.holds.check_room()
         point = request.cluster.kafka.at(body.name, broker=body.broker)
-        return bodies.HoldAnswer(hold=request.cluster.holds.add(point.hold()))
+        return bodies.HoldBody(hold=request.cluster.holds.add(point.hold()))
 
 
-def _wait_reached(request: ServedRequest[bodies.WaitFields]) -> bodies.ReachedAnswer:
+def _wait_reached(request: ServedRequest[bodies.WaitFields]) -> bodies.ReachedBody:
     """Waits until a controller is held at the hold point; returns the first one."""
     point = request.cluster.holds.get(request.number("hold"))
     reached = point.wait_reached(request.body.timeout_s)
-    return bodies.ReachedAnswer(
-        broker_id=reached.broker_id, name=reached.name, detail=reached.detail
-    )
+    return bodies.ReachedBody(broker_id=reached.broker_id, name=reached.name, detail=reached.detail)
 
 
 def _release(request: ServedRequest[bodies.NoFields]) -> None:
@@ -361,13 +359,13 @@ def _create_topic(request: ServedRequest[bodies.NewTopicFields]) -> None:
     )
 
 
-def _partition(request: ServedRequest[bodies.NoFields]) -> bodies.PartitionAnswer:
+def _partition(request: ServedRequest[bodies.NoFields]) -> bodies.PartitionBody:
     """A partition's leader, ISR and epochs in ZooKeeper."""
     topic, partition = request.topic, request.number("partition")
     state = request.cluster.kafka.partition_state(topic, partition)
     if state is None:
         raise refusal("not_found", f"ZooKeeper has no state of {topic}-{partition}")
-    return bodies.PartitionAnswer(
+    return bodies.PartitionBody(
         leader=state.leader,
         leader_epoch=state.leader_epoch,
         isr=list(state.in_sync_replicas),
@@ -375,24 +373,24 @@ def _partition(request: ServedRequest[bodies.NoFields]) -> bodies.PartitionAnswe
     )
 
 
-def _wait_leader(request: ServedRequest[bodies.LeaderFields]) -> bodies.LeaderAnswer:
+def _wait_leader(request: ServedRequest[bodies.LeaderFields]) -> bodies.LeaderBody:
     """Waits until the partition has a leader, with ``among`` one of these brokers."""
     body = request.body
     _known(request, "among", *(body.among or ()))
     leader = request.cluster.kafka.wait_leader(
         request.topic, request.number("partition"), among=body.among, timeout_s=body.timeout_s
     )
-    return bodies.LeaderAnswer(leader=leader)
+    return bodies.LeaderBody(leader=leader)
 
 
-def _wait_isr(request: ServedRequest[bodies.IsrFields]) -> bodies.IsrAnswer:
+def _wait_isr(request: ServedRequest[bodies.IsrFields]) -> bodies.IsrBody:
     """Waits until the ISR has exactly these brokers (default: all of the cluster)."""
     body = request.body
     _known(request, "brokers", *(body.brokers or ()))
     isr = request.cluster.kafka.wait_isr(
         request.topic, request.number("partition"), body.brokers, timeout_s=body.timeout_s
     )
-    return bodies.IsrAnswer(isr=list(isr))
+    return bodies.IsrBody(isr=list(isr))
 
 
 # The network
@@ -500,30 +498,30 @@ def _offer_versions(request: ServedRequest[bodies.VersionsFields]) -> None:
         request.cluster.kafka.offer_versions(body.api, body.least, body.most, broker=body.broker)
 
 
-def _versions_used(request: ServedRequest[bodies.ApiFields]) -> bodies.VersionsAnswer:
+def _versions_used(request: ServedRequest[bodies.ApiFields]) -> bodies.VersionsBody:
     """The versions of an API in clients' requests since the last heal."""
     api = request.body.api
     if isinstance(api, str) and api.isascii() and api.isdecimal():
         api = int(api)  # a query parameter is text
     used = request.cluster.kafka.versions_used(api)
-    return bodies.VersionsAnswer(versions=sorted(used))
+    return bodies.VersionsBody(versions=sorted(used))
 
 
 # Znodes
 
 
-def _znode(request: ServedRequest[bodies.PathFields]) -> bodies.ZnodeAnswer:
+def _znode(request: ServedRequest[bodies.PathFields]) -> bodies.ZnodeBody:
     """A znode's data and version."""
     handle = request.cluster.kafka.znode(request.body.path)
     return _shown(handle.path, handle.get(), handle.version)
 
 
-def _shown(path: str, data: bytes | None, zk_version: int | None) -> bodies.ZnodeAnswer:
+def _shown(path: str, data: bytes | None, zk_version: int | None) -> bodies.ZnodeBody:
     text = None
     with contextlib.suppress(UnicodeDecodeError):
         text = None if data is None else data.decode()
     encoded = None if data is None else base64.b64encode(data).decode()
-    return bodies.ZnodeAnswer(path=path, text=text, base64=encoded, version=zk_version)
+    return bodies.ZnodeBody(path=path, text=text, base64=encoded, version=zk_version)
 
 
 def _data(body: bodies.DataFields) -> bytes | None:
@@ -539,7 +537,7 @@ def _data(body: bodies.DataFields) -> bytes | None:
         raise refusal("invalid", f"cannot be converted to bytes: {error}", field) from None
 
 
-def _set_znode(request: ServedRequest[bodies.DataFields]) -> bodies.ZnodeAnswer:
+def _set_znode(request: ServedRequest[bodies.DataFields]) -> bodies.ZnodeBody:
     """Overwrites a znode's data, whatever its version; creates the znode if it is missing."""
     data = _data(request.body)
     if data is None:
@@ -549,7 +547,7 @@ def _set_znode(request: ServedRequest[bodies.DataFields]) -> bodies.ZnodeAnswer:
     return _shown(handle.path, data, handle.version)
 
 
-def _corrupt_znode(request: ServedRequest[bodies.DataFields]) -> bodies.ZnodeAnswer:
+def _corrupt_znode(request: ServedRequest[bodies.DataFields]) -> bodies.ZnodeBody:
     """Overwrites a znode with invalid JSON or with the given data; returns the data before."""
     data = _data(request.body)
     handle = request.cluster.kafka.znode(request.body.path)
@@ -558,19 +556,19 @@ def _corrupt_znode(request: ServedRequest[bodies.DataFields]) -> bodies.ZnodeAns
     return _shown(handle.path, before, before_version)
 
 
-def _delete_znode(request: ServedRequest[bodies.PathFields]) -> bodies.DeletedAnswer:
+def _delete_znode(request: ServedRequest[bodies.PathFields]) -> bodies.DeletedBody:
     """Deletes a znode; ``deleted`` is false if it did not exist or has children."""
-    return bodies.DeletedAnswer(deleted=request.cluster.kafka.znode(request.body.path).delete())
+    return bodies.DeletedBody(deleted=request.cluster.kafka.znode(request.body.path).delete())
 
 
-def _watch(request: ServedRequest[bodies.PathFields]) -> bodies.WatchAnswer:
+def _watch(request: ServedRequest[bodies.PathFields]) -> bodies.WatchBody:
     """Creates a watch for changes of a znode after this moment."""
     request.cluster.watches.check_room()
     watch = request.cluster.kafka.znode(request.body.path).watch()
-    return bodies.WatchAnswer(watch=request.cluster.watches.add(watch))
+    return bodies.WatchBody(watch=request.cluster.watches.add(watch))
 
 
-def _wait_change(request: ServedRequest[bodies.WaitFields]) -> bodies.ZnodeAnswer:
+def _wait_change(request: ServedRequest[bodies.WaitFields]) -> bodies.ZnodeBody:
     """Waits for the next change since the watch's last one; returns the data after it."""
     watch = request.cluster.watches.get(request.number("watch"))
     data = watch.wait(request.body.timeout_s)
@@ -585,7 +583,7 @@ def _remove_watch(request: ServedRequest[bodies.NoFields]) -> None:
 # Records and epochs
 
 
-def _ledger(request: ServedRequest[bodies.NewLedgerFields]) -> bodies.LedgerAnswer:
+def _ledger(request: ServedRequest[bodies.NewLedgerFields]) -> bodies.LedgerBody:
     """Creates a ledger, which writes records with acks=all and remembers acknowledged ones."""
     topic = _topic(request.body.topic, "topic")
     served = request.cluster
@@ -595,8 +593,8 @@ def _ledger(request: ServedRequest[bodies.NewLedgerFields]) -> bodies.LedgerAnsw
         return _ledger_response(served.ledgers.add(kept), kept)
 
 
-def _ledger_response(number: int, kept: KeptLedger) -> bodies.LedgerAnswer:
-    return bodies.LedgerAnswer(
+def _ledger_response(number: int, kept: KeptLedger) -> bodies.LedgerBody:
+    return bodies.LedgerBody(
         ledger=number,
         topic=kept.ledger.topic,
         partition=kept.ledger.partition,
@@ -609,18 +607,18 @@ def _kept_ledger(request: ServedRequest[Any]) -> KeptLedger:
     return request.cluster.ledgers.get(request.number("ledger"))
 
 
-def _show_ledger(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerAnswer:
+def _show_ledger(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerBody:
     """A ledger, and how many of its records were acknowledged."""
     return _ledger_response(request.number("ledger"), _kept_ledger(request))
 
 
-def _produce(request: ServedRequest[bodies.ProduceFields]) -> bodies.OffsetsAnswer:
+def _produce(request: ServedRequest[bodies.ProduceFields]) -> bodies.OffsetsBody:
     """Writes records one after the other; returns their offsets once all are acknowledged."""
     ledger = _kept_ledger(request).ledger
-    return bodies.OffsetsAnswer(offsets=ledger.produce(request.body.count, request.body.timeout_s))
+    return bodies.OffsetsBody(offsets=ledger.produce(request.body.count, request.body.timeout_s))
 
 
-def _start_producing(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerAnswer:
+def _start_producing(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerBody:
     """Writes one record after the other in the background, whatever happens to brokers."""
     kept = _kept_ledger(request)
     with request.cluster.lock:
@@ -631,7 +629,7 @@ def _start_producing(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerAn
     return _ledger_response(request.number("ledger"), kept)
 
 
-def _stop_producing(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerAnswer:
+def _stop_producing(request: ServedRequest[bodies.NoFields]) -> bodies.LedgerBody:
     """Ends the writes that start_producing began."""
     kept = _kept_ledger(request)
     with request.cluster.lock:
@@ -666,19 +664,19 @@ def _lost(request: ServedRequest[bodies.WaitFields]) -> bodies.LedgerRecords:
     return _records(_kept_ledger(request).ledger.lost(request.body.timeout_s))
 
 
-def _checked(check: Callable[[], None]) -> bodies.CheckAnswer:
+def _checked(check: Callable[[], None]) -> bodies.CheckBody:
     try:
         check()
     except NotInTime:
         raise
     except AssertionError as failure:
-        return bodies.CheckAnswer(holds=False, reason=str(failure))
-    return bodies.CheckAnswer(holds=True, reason=None)
+        return bodies.CheckBody(holds=False, reason=str(failure))
+    return bodies.CheckBody(holds=True, reason=None)
 
 
 def _no_acknowledged_record_lost(
     request: ServedRequest[bodies.LedgersFields],
-) -> bodies.CheckAnswer:
+) -> bodies.CheckBody:
     """Checks that each acknowledged record of the ledgers is at its offset."""
     served, body = request.cluster, request.body
     ledgers = [served.ledgers.get(each).ledger for each in body.ledgers]
@@ -687,23 +685,23 @@ def _no_acknowledged_record_lost(
     )
 
 
-def _epochs_monotonic(request: ServedRequest[bodies.NoFields]) -> bodies.CheckAnswer:
+def _epochs_monotonic(request: ServedRequest[bodies.NoFields]) -> bodies.CheckBody:
     """Checks that no epoch decreases in a broker's log, and that none belongs to two brokers."""
     return _checked(request.cluster.kafka.epochs_monotonic)
 
 
-def _state_changes(request: ServedRequest[bodies.PageFields]) -> bodies.StateChangesAnswer:
+def _state_changes(request: ServedRequest[bodies.PageFields]) -> bodies.StateChangesBody:
     """The newest state changes of all brokers, in order of time."""
     rows = request.cluster.kafka.state_changes()
-    return bodies.StateChangesAnswer(
+    return bodies.StateChangesBody(
         total=len(rows), state_changes=[dict(row) for row in rows[-request.body.last :]]
     )
 
 
-def _journal(request: ServedRequest[bodies.PageFields]) -> bodies.JournalAnswer:
+def _journal(request: ServedRequest[bodies.PageFields]) -> bodies.JournalBody:
     """The newest steps of the cluster's journal, in order of time."""
     entries = list(request.cluster.kafka.journal)
-    return bodies.JournalAnswer(
+    return bodies.JournalBody(
         total=len(entries),
         journal=[
             bodies.JournalEntry(at_ms=round(at_s * 1000), text=text)
@@ -712,10 +710,10 @@ def _journal(request: ServedRequest[bodies.PageFields]) -> bodies.JournalAnswer:
     )
 
 
-def _write_artefacts(request: ServedRequest[bodies.NoFields]) -> bodies.ArtefactsAnswer:
+def _write_artefacts(request: ServedRequest[bodies.NoFields]) -> bodies.ArtefactsBody:
     """Writes state-changes.txt and journal.txt into the cluster's folder."""
     folder: Path = request.cluster.kafka.write_artefacts()
-    return bodies.ArtefactsAnswer(
+    return bodies.ArtefactsBody(
         directory=str(folder),
         files=sorted(str(each) for each in folder.glob("*.txt")),
     )
@@ -823,8 +821,8 @@ ROUTES: Final = (
         *(("wait_unregistered",), _NONE),
     ),
     ApiRoute(
-        *("lose_zookeeper_answer", "POST", f"{_BROKER}/lose_zookeeper_answer"),
-        *(_lose_zookeeper_answer, ("lose_zookeeper_answer",), _NONE),
+        *("lose_zookeeper_response", "POST", f"{_BROKER}/lose_zookeeper_response"),
+        *(_lose_zookeeper_response, ("lose_zookeeper_response",), _NONE),
     ),
     ApiRoute(
         *("wait_registered", "POST", f"{_AT}/wait_registered", _wait_registered),

@@ -30,7 +30,7 @@ from kafka_common.protocol.api_versions import ApiKey, api_versions_response
 from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.security.acl_cache import AclBinding, AclCache, VersionedAcls
 from replica_manager.server.acl_messages import binding_of, deleted, described, filter_of
-from tests.support.cli_world import Answer, Zkctl, installed_zkctl
+from tests.support.cli_world import CommandResult, Zkctl, installed_zkctl
 from tests.support.wire_peer import WirePeer
 
 TIMED_OUT, REFUSED = 4, 5
@@ -175,10 +175,10 @@ class RuleCluster:
             topics=(),
         )
 
-    def __call__(self, *arguments: str, timeout: str = "10") -> Answer:
+    def __call__(self, *arguments: str, timeout: str = "10") -> CommandResult:
         """Runs ``zkctl`` at broker 1."""
 
-        async def run() -> Answer:
+        async def run() -> CommandResult:
             for each in self.brokers:
                 await each.peer.listen()
             try:
@@ -210,10 +210,10 @@ def test_a_broker_that_learns_of_it_later_is_waited_for(zkctl: Zkctl) -> None:
     cluster = RuleCluster(zkctl)
     cluster.brokers[1].late_for = 2
 
-    answer = cluster(*ADD, "--topic", "orders", "--yes")
+    result = cluster(*ADD, "--topic", "orders", "--yes")
 
-    assert answer.exit_code == 0, answer.stderr
-    assert [row["is_there"] for row in answer.json] == [True]
+    assert result.exit_code == 0, result.stderr
+    assert [row["is_there"] for row in result.json] == [True]
     assert [key for key, _ in cluster.brokers[1].asked].count(ApiKey.DESCRIBE_ACLS) == 3
 
 
@@ -221,23 +221,23 @@ def test_a_broker_that_does_not_learn_of_it_in_time_is_named(zkctl: Zkctl) -> No
     cluster = RuleCluster(zkctl)
     cluster.brokers[1].late_for = 1_000_000
 
-    answer = cluster(*ADD, "--topic", "orders", "--yes", timeout="1")
+    result = cluster(*ADD, "--topic", "orders", "--yes", timeout="1")
 
-    assert answer.exit_code == TIMED_OUT
-    assert [row["is_there"] for row in answer.json] == [False]
-    assert "not added at brokers 2: allow User:bob read on topic:orders (1 of 1)" in answer.stderr
-    assert "zkctl broker list" in answer.stderr
+    assert result.exit_code == TIMED_OUT
+    assert [row["is_there"] for row in result.json] == [False]
+    assert "not added at brokers 2: allow User:bob read on topic:orders (1 of 1)" in result.stderr
+    assert "zkctl broker list" in result.stderr
 
 
 def test_a_broker_that_cannot_be_asked_is_no_proof(zkctl: Zkctl) -> None:
     cluster = RuleCluster(zkctl)
     cluster.absent_port = 1
 
-    answer = cluster(*ADD, "--topic", "orders", "--yes")
+    result = cluster(*ADD, "--topic", "orders", "--yes")
 
-    assert answer.exit_code == TIMED_OUT
-    assert "warning: broker 2 could not be asked" in answer.stderr
-    assert "brokers 2 did not prove the change" in answer.stderr
+    assert result.exit_code == TIMED_OUT
+    assert "warning: broker 2 could not be asked" in result.stderr
+    assert "brokers 2 did not prove the change" in result.stderr
     assert cluster.rules == {BOB}
 
 
@@ -246,34 +246,34 @@ def test_what_a_broker_refuses_is_shown_among_what_it_added(zkctl: Zkctl) -> Non
     refused = BOB._replace(pattern=ResourcePattern(ResourceType.TOPIC, "a/b"))
     cluster.refused[refused] = ErrorCode.invalid_request
 
-    answer = cluster(*ADD, "--topic", "orders", "--topic", "a/b", "--yes")
+    result = cluster(*ADD, "--topic", "orders", "--topic", "a/b", "--yes")
 
-    assert answer.exit_code == REFUSED
-    assert [(row["resource"], row["is_there"], row["error"]) for row in answer.json] == [
+    assert result.exit_code == REFUSED
+    assert [(row["resource"], row["is_there"], row["error"]) for row in result.json] == [
         ("orders", True, None),
         ("a/b", False, "INVALID_REQUEST"),
     ]
-    assert "1 of 2 ACLs are not added" in answer.stderr
+    assert "1 of 2 ACLs are not added" in result.stderr
 
 
 def test_what_is_there_already_is_not_sent_again(zkctl: Zkctl) -> None:
     cluster = RuleCluster(zkctl, BOB)
 
-    answer = cluster(*ADD, "--topic", "orders", "--topic", "paid", "--yes")
+    result = cluster(*ADD, "--topic", "orders", "--topic", "paid", "--yes")
 
-    assert answer.exit_code == 0
+    assert result.exit_code == 0
     assert [each.resource_name for each in cluster.changes()[0].creations] == ["paid"]
-    assert "1 of 2 are there already" in answer.stderr
+    assert "1 of 2 are there already" in result.stderr
 
 
 @pytest.mark.parametrize("verb", ["add", "remove"])
 def test_a_dry_run_sends_no_change(zkctl: Zkctl, verb: str) -> None:
     cluster = RuleCluster(zkctl, BOB)
 
-    answer = cluster("acl", verb, *ADD[2:], "--topic", "orders", "--dry-run")
+    result = cluster("acl", verb, *ADD[2:], "--topic", "orders", "--dry-run")
 
-    assert answer.exit_code == 0
-    assert [row["principal"] for row in answer.json] == ["User:bob"]
+    assert result.exit_code == 0
+    assert [row["principal"] for row in result.json] == ["User:bob"]
     assert cluster.changes() == []
     assert cluster.rules == {BOB}
 
@@ -286,10 +286,10 @@ def test_what_came_after_the_question_is_not_removed(zkctl: Zkctl) -> None:
     first.late_for = 1
     cluster.rules.add(eve)
 
-    answer = cluster("acl", "remove", "--topic", "orders", "--yes")
+    result = cluster("acl", "remove", "--topic", "orders", "--yes")
 
-    assert answer.exit_code == 0, answer.stderr
-    assert sorted(row["principal"] for row in answer.json) == ["User:bob", "User:carol"]
+    assert result.exit_code == 0, result.stderr
+    assert sorted(row["principal"] for row in result.json) == ["User:bob", "User:carol"]
     assert cluster.rules == {eve}
     [request] = cluster.changes()
     assert [(each.principal_filter, each.operation) for each in request.filters] == [
@@ -361,9 +361,9 @@ def test_a_broker_without_acls_or_rights_is_refused_with_the_reason(
     cluster.describe_error = error
 
     for words in (("acl", "list"), (*ADD, "--topic", "orders", "--yes")):
-        answer = cluster(*words)
-        assert answer.exit_code == REFUSED
-        assert said in answer.stderr
+        result = cluster(*words)
+        assert result.exit_code == REFUSED
+        assert said in result.stderr
     assert cluster.changes() == []
 
 
@@ -381,10 +381,10 @@ def test_tokens_that_are_off_are_refused_before_anything_is_sent(
     cluster = RuleCluster(zkctl)
     cluster.describe_error = error
 
-    answer = cluster("token", verb, *(() if verb == "create" else ("id",)), "--yes")
+    result = cluster("token", verb, *(() if verb == "create" else ("id",)), "--yes")
 
-    assert answer.exit_code == REFUSED
-    assert said in answer.stderr
+    assert result.exit_code == REFUSED
+    assert said in result.stderr
     assert {key for each in cluster.brokers for key, _ in each.asked} <= {
         ApiKey.API_VERSIONS,
         ApiKey.METADATA,

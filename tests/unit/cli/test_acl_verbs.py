@@ -68,9 +68,9 @@ def cluster(zkctl: Zkctl) -> Zkctl:
     return zkctl
 
 
-def texts(answer: object) -> list[tuple[str, ...]]:
+def texts(result: object) -> list[tuple[str, ...]]:
     keys = ("resource_type", "resource", "pattern_type", "permission", "principal", "operation")
-    return [tuple(row[key] for key in keys) for row in answer.json]  # type: ignore[attr-defined]
+    return [tuple(row[key] for key in keys) for row in result.json]  # type: ignore[attr-defined]
 
 
 def test_every_acl_of_zookeeper_is_listed_once_in_order(cluster: Zkctl) -> None:
@@ -134,18 +134,18 @@ def test_a_corrupt_znode_and_an_unknown_type_are_named_and_the_rest_is_listed(
     cluster.create("/kafka-acl/Topic/broken", b"{")
     cluster.create("/kafka-acl/Planet/mars", b"{}")
 
-    answer = cluster("acl", "list", *HERE, "-o", "json")
+    result = cluster("acl", "list", *HERE, "-o", "json")
 
-    assert answer.exit_code == 0
-    assert len(answer.json) == 6
-    assert "/kafka-acl/Topic/broken" in answer.stderr
-    assert "/kafka-acl/Planet is of no known type of resource" in answer.stderr
+    assert result.exit_code == 0
+    assert len(result.json) == 6
+    assert "/kafka-acl/Topic/broken" in result.stderr
+    assert "/kafka-acl/Planet is of no known type of resource" in result.stderr
 
 
 def test_a_cluster_without_any_acl_lists_nothing(zkctl: Zkctl) -> None:
-    answer = zkctl("acl", "list", *HERE, "-o", "json")
+    result = zkctl("acl", "list", *HERE, "-o", "json")
 
-    assert (answer.exit_code, answer.json) == (0, [])
+    assert (result.exit_code, result.json) == (0, [])
 
 
 def test_who_names_each_principal_with_the_rule_that_decides(cluster: Zkctl) -> None:
@@ -189,12 +189,12 @@ def test_a_super_user_may_do_everything(cluster: Zkctl) -> None:
 
 def test_a_refusal_is_explained_with_the_command_that_allows_it(cluster: Zkctl) -> None:
     asked = ("acl", "explain", "--principal", "User:bob", "--operation", "Read", "topic:orders")
-    answer = cluster(*asked, *KNOWN, *HERE, "-o", "json", "--check")
+    result = cluster(*asked, *KNOWN, *HERE, "-o", "json", "--check")
 
-    assert answer.exit_code == 1
-    assert answer.json["is_allowed"] is False
-    assert answer.json["because"] == "no_rule_applies"
-    assert answer.json["commands"] == [
+    assert result.exit_code == 1
+    assert result.json["is_allowed"] is False
+    assert result.json["because"] == "no_rule_applies"
+    assert result.json["commands"] == [
         "zkctl acl add --allow-principal User:bob --operation read --topic orders"
     ]
 
@@ -215,32 +215,32 @@ def test_a_deny_is_explained_with_the_command_that_removes_it(cluster: Zkctl) ->
 def test_a_request_is_explained_right_by_right(cluster: Zkctl) -> None:
     about = ("--api", "TxnOffsetCommit", "--topic", "orders", "--group", "billing")
     asked = ("acl", "explain", "--principal", "User:alice", *about, "--transactional-id", "tx")
-    answer = cluster(*asked, *KNOWN, *HERE, "-o", "json", "--check")
+    result = cluster(*asked, *KNOWN, *HERE, "-o", "json", "--check")
 
-    assert answer.exit_code == 1
-    assert [(row["resource"], row["operation"], row["is_allowed"]) for row in answer.json] == [
+    assert result.exit_code == 1
+    assert [(row["resource"], row["operation"], row["is_allowed"]) for row in result.json] == [
         ("tx", "write", False),
         ("billing", "read", True),
         ("orders", "read", True),
     ]
     assert (
         "TxnOffsetCommit lacks write on transactional_id tx; next: zkctl acl add "
-        "--allow-principal User:alice --operation write --transactional-id tx" in answer.stderr
+        "--allow-principal User:alice --operation write --transactional-id tx" in result.stderr
     )
 
 
 def test_rights_that_only_some_requests_need_are_no_finding(cluster: Zkctl) -> None:
     about = ("--api", "Fetch", "--topic", "orders")
     asked = ("acl", "explain", "--principal", "User:alice", *about)
-    answer = cluster(*asked, *KNOWN, *HERE, "-o", "json", "--check")
+    result = cluster(*asked, *KNOWN, *HERE, "-o", "json", "--check")
 
-    assert answer.exit_code == 0
-    assert [(row["when"], row["is_allowed"]) for row in answer.json] == [
+    assert result.exit_code == 0
+    assert [(row["when"], row["is_allowed"]) for row in result.json] == [
         (None, True),
         ("a follower asks, instead of READ", False),
     ]
-    assert "Fetch is allowed" in answer.stderr
-    assert "from which it may be otherwise: say --host (10.0.0.1)" in answer.stderr
+    assert "Fetch is allowed" in result.stderr
+    assert "from which it may be otherwise: say --host (10.0.0.1)" in result.stderr
     from_there = cluster(*asked, "--host", "10.0.0.1", *KNOWN, *HERE, "-o", "json", "--check")
     assert (from_there.exit_code, from_there.json[0]["because"]) == (1, "deny")
     assert "may be otherwise" not in from_there.stderr
@@ -248,11 +248,11 @@ def test_rights_that_only_some_requests_need_are_no_finding(cluster: Zkctl) -> N
 
 def test_without_brokers_their_settings_are_said_to_be_unknown(cluster: Zkctl) -> None:
     asked = ("acl", "explain", "--principal", "User:carol", "--operation", "read", "topic:other")
-    answer = cluster(*asked, *HERE, "-o", "json")
+    result = cluster(*asked, *HERE, "-o", "json")
 
-    assert answer.exit_code == 0
-    assert (answer.json["is_allowed"], answer.json["is_super_user"]) == (None, None)
-    assert "super.users and allow.everyone.if.no.acl.found are not known" in answer.stderr
+    assert result.exit_code == 0
+    assert (result.json["is_allowed"], result.json["is_super_user"]) == (None, None)
+    assert "super.users and allow.everyone.if.no.acl.found are not known" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -278,20 +278,20 @@ def test_without_brokers_their_settings_are_said_to_be_unknown(cluster: Zkctl) -
 def test_a_command_line_that_lacks_something_is_refused(
     cluster: Zkctl, words: tuple[str, ...], why: str
 ) -> None:
-    answer = cluster("acl", *words, *HERE)
+    result = cluster("acl", *words, *HERE)
 
-    assert answer.exit_code == 2
-    assert why in answer.stderr
-    assert answer.stdout == ""
+    assert result.exit_code == 2
+    assert why in result.stderr
+    assert result.stdout == ""
 
 
 def test_a_change_off_a_terminal_needs_yes_before_anything_is_asked(cluster: Zkctl) -> None:
     words = ("--allow-principal", "User:a", "--topic", "orders")
     for verb in ("add", "remove"):
-        answer = cluster("acl", verb, *words, "-b", "127.0.0.1:1")
+        result = cluster("acl", verb, *words, "-b", "127.0.0.1:1")
 
-        assert answer.exit_code == 5
-        assert "say --yes" in answer.stderr
+        assert result.exit_code == 5
+        assert "say --yes" in result.stderr
 
 
 # Written past the brokers.
@@ -368,10 +368,10 @@ def test_a_dry_run_in_zookeeper_writes_no_acl(cluster: Zkctl) -> None:
 
 @pytest.mark.parametrize("name", ["a/b", "..", "."])
 def test_a_name_that_no_znode_can_have_is_refused(cluster: Zkctl, name: str) -> None:
-    answer = cluster("acl", "add", *CAROL, name, *PAST)
+    result = cluster("acl", "add", *CAROL, name, *PAST)
 
-    assert answer.exit_code == 5
-    assert f"no room for a resource called {name!r}" in answer.stderr
+    assert result.exit_code == 5
+    assert f"no room for a resource called {name!r}" in result.stderr
 
 
 @pytest.mark.parametrize("set_acl", [True, False])

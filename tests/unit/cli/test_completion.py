@@ -54,11 +54,11 @@ def complete(zkctl: Zkctl, monkeypatch: pytest.MonkeyPatch) -> Complete:
         monkeypatch.setenv("_ZKCTL_BREAKS", " \t\n:=")
         monkeypatch.setenv("COMP_WORDS", line)
         monkeypatch.setenv("COMP_CWORD", typed if shell == "fish" else str(len(words)))
-        answer = zkctl()
+        result = zkctl()
         monkeypatch.delenv("_ZKCTL_COMPLETE")
-        assert answer.exit_code == 0
-        assert answer.stderr == ""
-        return answer.stdout.splitlines()
+        assert result.exit_code == 0
+        assert result.stderr == ""
+        return result.stdout.splitlines()
 
     return complete
 

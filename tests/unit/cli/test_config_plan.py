@@ -311,10 +311,10 @@ def test_defaults_are_what_a_topic_inherits() -> None:
 def test_what_contradicts_itself_or_lacks_something_is_a_matter_of_usage(
     zkctl: Zkctl, arguments: tuple[str, ...], sentence: str
 ) -> None:
-    answer = zkctl(*arguments, *NOWHERE)
+    result = zkctl(*arguments, *NOWHERE)
 
-    assert (answer.exit_code, answer.stdout) == (2, ""), answer.stderr
-    assert sentence in answer.stderr
+    assert (result.exit_code, result.stdout) == (2, ""), result.stderr
+    assert sentence in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -138,9 +138,9 @@ def test_a_directory_without_a_cluster_does_not_lead_to_the_current_context(
 ) -> None:
     write(tmp_path / "contexts.json", "current", current={"zookeeper": "current:1"})
 
-    answer = zkctl("controller", "show", "--dir", str(tmp_path / "mistyped"))
+    result = zkctl("controller", "show", "--dir", str(tmp_path / "mistyped"))
 
-    assert answer.exit_code == 2
+    assert result.exit_code == 2
     assert zkctl.connected_to == []
 
 
@@ -269,19 +269,19 @@ def test_two_clusters_named_alike_are_wrong_usage(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
-    answer = zkctl("controller", "show", *arguments)
+    result = zkctl("controller", "show", *arguments)
 
-    assert answer.exit_code == 2
-    assert said in answer.stderr
+    assert result.exit_code == 2
+    assert said in result.stderr
     assert zkctl.connected_to == []
     assert zkctl("context", "list", "-o", "name").stdout == "a\n", "the way out is not barred"
 
 
 def test_a_context_that_is_not_there_is_named_before_anything_is_done(zkctl: Zkctl) -> None:
-    answer = zkctl("controller", "show", "--context", "prod")
+    result = zkctl("controller", "show", "--context", "prod")
 
-    assert answer.exit_code == 5
-    assert "there is no context 'prod' in " in answer.stderr
+    assert result.exit_code == 5
+    assert "there is no context 'prod' in " in result.stderr
     assert zkctl.connected_to == []
 
 
@@ -374,9 +374,9 @@ def test_an_output_that_is_none_is_refused_before_anything_is_done(
 ) -> None:
     write(tmp_path / "contexts.json", "a", a={"zookeeper": "a:1", "output": "xml"})
 
-    answer = zkctl("controller", "elect", "--yes")
+    result = zkctl("controller", "elect", "--yes")
 
-    assert answer.exit_code == 2
+    assert result.exit_code == 2
     assert zkctl.connected_to == []
 
 
@@ -384,9 +384,9 @@ def test_the_line_that_names_the_target_names_the_context(zkctl: Zkctl, tmp_path
     write(tmp_path / "contexts.json", "a", a={"zookeeper": "a:1/x"})
     furnish(zkctl, "/x")
 
-    answer = zkctl("controller", "elect", "--dry-run")
+    result = zkctl("controller", "elect", "--dry-run")
 
-    assert "target: context a, cluster without id, ZooKeeper a:1/x\n" in answer.stderr
+    assert "target: context a, cluster without id, ZooKeeper a:1/x\n" in result.stderr
 
 
 def test_an_address_that_does_not_answer_is_said_to_be_a_contexts(
@@ -394,10 +394,10 @@ def test_an_address_that_does_not_answer_is_said_to_be_a_contexts(
 ) -> None:
     write(tmp_path / "contexts.json", "a", a={"bootstrap_servers": "127.0.0.1:1"})
 
-    answer = zkctl("topic", "list", "--timeout", "5")
+    result = zkctl("topic", "list", "--timeout", "5")
 
-    assert answer.exit_code == 3
-    assert answer.stderr.endswith("; this is context a: zkctl context show a\n")
+    assert result.exit_code == 3
+    assert result.stderr.endswith("; this is context a: zkctl context show a\n")
 
 
 def test_a_context_without_the_address_that_a_verb_needs_says_how_it_gets_one(
@@ -419,7 +419,7 @@ def test_a_file_that_cannot_be_read_is_named_and_kept(
     path = tmp_path / "contexts.json"
     path.write_bytes(content)
 
-    answers = [
+    results = [
         zkctl("context", "list"),
         zkctl("context", "set", "b", "-z", "zk:1"),
         zkctl("context", "use", "--none"),
@@ -427,11 +427,11 @@ def test_a_file_that_cannot_be_read_is_named_and_kept(
         zkctl("broker", "list"),
     ]
 
-    for answer in answers:
-        assert answer.exit_code == 5, answer.stderr
-        assert answer.stdout == ""
-        assert answer.stderr.startswith(f"zkctl: {path} is not a file of contexts: ")
-        assert len(answer.stderr.splitlines()) == 1
+    for result in results:
+        assert result.exit_code == 5, result.stderr
+        assert result.stdout == ""
+        assert result.stderr.startswith(f"zkctl: {path} is not a file of contexts: ")
+        assert len(result.stderr.splitlines()) == 1
     assert path.read_bytes() == content
     assert zkctl.connected_to == []
 
@@ -462,10 +462,10 @@ def test_what_cannot_be_a_context_is_wrong_usage(
     write(tmp_path / "contexts.json", old={"zookeeper": "zk:1"})
     before = (tmp_path / "contexts.json").read_bytes()
 
-    answer = zkctl("context", *arguments)
+    result = zkctl("context", *arguments)
 
-    assert answer.exit_code == 2, answer.stderr
-    assert answer.stderr
+    assert result.exit_code == 2, result.stderr
+    assert result.stderr
     assert (tmp_path / "contexts.json").read_bytes() == before
 
 
@@ -514,10 +514,10 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    answer = zkctl("context", "set", "b", "-z", "b:1")
+    result = zkctl("context", "set", "b", "-z", "b:1")
 
-    assert answer.exit_code == 5
-    assert "No space left on device" in answer.stderr
+    assert result.exit_code == 5
+    assert "No space left on device" in result.stderr
     assert (tmp_path / "contexts.json").read_bytes() == before
     assert not list(tmp_path.glob(".contexts*")), "no draft is left behind"
 

@@ -216,10 +216,10 @@ def marked(zkctl: Zkctl) -> Zkctl:
 
 
 def test_status_shows_marks_with_their_blockers(marked: Zkctl) -> None:
-    answer = marked("deletion", "status", *HERE, "-o", "json", "--check")
-    [row] = answer.json
+    result = marked("deletion", "status", *HERE, "-o", "json", "--check")
+    [row] = result.json
 
-    assert answer.exit_code == 1
+    assert result.exit_code == 1
     assert (row["topic"], row["partition_count"], row["is_blocked"]) == ("orders", 3, True)
     found = [each["kind"] for each in row["blockers"]]
     assert found == ["silent_controller", "dead_broker", "silent_broker"]
@@ -229,12 +229,12 @@ def test_status_shows_marks_with_their_blockers(marked: Zkctl) -> None:
 def test_status_without_marks_is_empty(zkctl: Zkctl) -> None:
     furnish(zkctl)
 
-    answer = zkctl("deletion", "status", *HERE, "-o", "json", "--check")
+    result = zkctl("deletion", "status", *HERE, "-o", "json", "--check")
     named = zkctl("deletion", "status", "orders", *HERE)
     unknown = zkctl("deletion", "unblock", "lost", *HERE, "--dry-run")
 
-    assert (answer.exit_code, answer.json) == (0, [])
-    assert "no topic is marked for deletion" in answer.stderr
+    assert (result.exit_code, result.json) == (0, [])
+    assert "no topic is marked for deletion" in result.stderr
     assert named.exit_code == 5
     assert "topic orders is not marked for deletion" in named.stderr
     assert (unknown.exit_code, "there is no such topic" in unknown.stderr) == (5, True)
@@ -246,12 +246,12 @@ def test_a_mark_without_a_topic_and_a_corrupt_topic_are_shown(zkctl: Zkctl) -> N
     zkctl.create(TopicZnode.path("bad"), b"\xff")
     zkctl.create(DeleteTopicZnode.path("bad"))
 
-    answer = zkctl("deletion", "status", *HERE, "-o", "json")
+    result = zkctl("deletion", "status", *HERE, "-o", "json")
 
-    assert [(row["topic"], row["partition_count"]) for row in answer.json] == [
+    assert [(row["topic"], row["partition_count"]) for row in result.json] == [
         *(("bad", 0), ("lost", 0)),
     ]
-    assert "/brokers/topics/bad" in answer.stderr
+    assert "/brokers/topics/bad" in result.stderr
 
 
 def test_unblock_changes_nothing_without_a_yes_or_where_it_is_refused(marked: Zkctl) -> None:

@@ -112,16 +112,16 @@ def drop(zkctl: Zkctl, path: str) -> None:
 
 def found(zkctl: Zkctl, *arguments: str) -> dict[str, Any]:
     """The findings by rule."""
-    answer = zkctl("doctor", *AT, *arguments)
-    assert answer.exit_code in (0, 1), answer.stderr
-    return {row["rule"]: row for row in answer.json}
+    result = zkctl("doctor", *AT, *arguments)
+    assert result.exit_code in (0, 1), result.stderr
+    return {row["rule"]: row for row in result.json}
 
 
 def test_a_healthy_cluster_has_nothing_wrong(healthy: Zkctl) -> None:
-    answer = healthy("doctor", "-z", "zk:1")
+    result = healthy("doctor", "-z", "zk:1")
 
-    assert answer.exit_code == 0
-    assert answer.stderr.startswith("nothing is wrong\n")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("nothing is wrong\n")
 
 
 def test_an_empty_cluster_is_distinguished_from_a_healthy_one(zkctl: Zkctl) -> None:
@@ -480,10 +480,10 @@ def test_a_cluster_that_cannot_be_read_is_exit_code_2(
         raise errors.CannotConnect("no ZooKeeper at zk:1: connection refused")
 
     monkeypatch.setattr(import_module("zkcontroller_cli.znodes.session"), "open_zookeeper", refused)
-    answer = zkctl("doctor", *AT)
+    result = zkctl("doctor", *AT)
 
-    assert answer.exit_code == 2
-    assert "no ZooKeeper at zk:1: connection refused" in answer.stderr
+    assert result.exit_code == 2
+    assert "no ZooKeeper at zk:1: connection refused" in result.stderr
 
 
 def test_a_saved_look_shows_what_is_new_what_has_ended_and_what_went_back(
@@ -519,11 +519,11 @@ def test_what_was_not_checked_since_a_look_is_not_said_to_have_ended(
 
     module = import_module("zkcontroller_cli.diagnosis.brokers")
     monkeypatch.setattr(module, "read_brokers", are_hidden)
-    answer = healthy("doctor", *AT, "--since", file)
+    result = healthy("doctor", *AT, "--since", file)
 
-    assert answer.exit_code == 2
-    assert "  ended: P01 (1 places)\n" in answer.stderr
-    assert "  not seen now, and not checked in full: L01 (1 places)\n" in answer.stderr
+    assert result.exit_code == 2
+    assert "  ended: P01 (1 places)\n" in result.stderr
+    assert "  not seen now, and not checked in full: L01 (1 places)\n" in result.stderr
 
 
 def test_a_look_is_read_as_it_was_saved(healthy: Zkctl, tmp_path: Path) -> None:
@@ -548,10 +548,10 @@ def test_a_file_that_is_no_saved_look_is_refused(
     file = tmp_path / "look.json"
     file.write_text(content)
 
-    answer = healthy("doctor", *AT, "--since", str(file))
+    result = healthy("doctor", *AT, "--since", str(file))
 
-    assert answer.exit_code == 2
-    assert "was not written by zkctl doctor --save" in answer.stderr
+    assert result.exit_code == 2
+    assert "was not written by zkctl doctor --save" in result.stderr
 
 
 def test_only_what_is_worse_than_info_is_exit_code_1(healthy: Zkctl) -> None:

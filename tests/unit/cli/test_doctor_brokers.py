@@ -245,12 +245,12 @@ def test_brokers_that_agree_with_zookeeper_are_no_finding(cluster: Cluster) -> N
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "result",
     [metadata_of(leader=2), metadata_of(epoch=3), metadata_of(isr=(1,))],
     ids=["leader", "epoch", "isr"],
 )
-def test_another_state_in_a_cache_is_found(cluster: Cluster, answer: Any) -> None:
-    cluster.metadata[2] = answer
+def test_another_state_in_a_cache_is_found(cluster: Cluster, result: Any) -> None:
+    cluster.metadata[2] = result
 
     [(rule, [where])] = cluster.findings().items()
 
@@ -574,9 +574,9 @@ def test_two_silences_with_a_long_time_between_are_not_joined() -> None:
 def test_a_topic_that_a_broker_does_not_name_is_asked_for_by_name(
     cluster: Cluster, code: ErrorCode, is_found: bool
 ) -> None:
-    answer = metadata_of()
-    answer.topics = ()
-    cluster.metadata[2] = answer
+    result = metadata_of()
+    result.topics = ()
+    cluster.metadata[2] = result
     cluster.named_topics = SimpleNamespace(topics=[SimpleNamespace(name="orders", error_code=code)])
 
     found = cluster.findings()

@@ -96,11 +96,11 @@ def test_an_error_is_one_sentence_without_a_full_stop() -> None:
     ],
 )
 def test_an_error_names_the_next_step(zkctl: Zkctl, arguments: tuple[str, ...], said: str) -> None:
-    answer = zkctl(*arguments, "-z", "zk:1")
+    result = zkctl(*arguments, "-z", "zk:1")
 
-    assert answer.exit_code != 0
-    assert said in answer.stderr
-    assert len(answer.stderr.splitlines()) == 1
+    assert result.exit_code != 0
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_an_address_of_the_environment_that_does_not_answer_is_said_to_be_one(

@@ -56,7 +56,7 @@ def healthy_truth() -> Any:
 
 
 def healthy_answer() -> Any:
-    return answers_of.MetadataAnswer(
+    return answers_of.ReportedMetadata(
         "the-cluster",
         1,
         {id_: answers_of.MetadataBroker("h", 9090 + id_, "r") for id_ in BROKERS},
@@ -69,9 +69,9 @@ def healthy_answer() -> Any:
     )
 
 
-def differences(truth: Any, answer: Any, unknown: Sequence[str] = ()) -> set[tuple[Any, ...]]:
+def differences(truth: Any, result: Any, unknown: Sequence[str] = ()) -> set[tuple[Any, ...]]:
     """What, topic, partition, subject of each difference."""
-    found = list(truth_of.metadata_differences(truth, ASKED, answer, unknown, ALL))
+    found = list(truth_of.metadata_differences(truth, ASKED, result, unknown, ALL))
     assert all(each.broker_id == ASKED and each.expected != each.found for each in found)
     return {each[:4] for each in found}
 
@@ -80,23 +80,23 @@ Change = tuple[Callable[[Any], Any], set[tuple[Any, ...]]]
 
 
 def with_partition(key: tuple[str, int], **values: Any) -> Callable[[Any], Any]:
-    def change(answer: Any) -> Any:
-        changed = answer.partitions[key]._replace(**values)
-        return replace(answer, partitions={**answer.partitions, key: changed})
+    def change(result: Any) -> Any:
+        changed = result.partitions[key]._replace(**values)
+        return replace(result, partitions={**result.partitions, key: changed})
 
     return change
 
 
 def without(field: str, *keys: Any) -> Callable[[Any], Any]:
-    def change(answer: Any) -> Any:
-        left = {k: v for k, v in getattr(answer, field).items() if k not in keys}
-        return replace(answer, **{field: left})
+    def change(result: Any) -> Any:
+        left = {k: v for k, v in getattr(result, field).items() if k not in keys}
+        return replace(result, **{field: left})
 
     return change
 
 
 def having(field: str, key: Any, value: Any) -> Callable[[Any], Any]:
-    return lambda answer: replace(answer, **{field: {**getattr(answer, field), key: value}})
+    return lambda result: replace(result, **{field: {**getattr(result, field), key: value}})
 
 
 def changes(topic: str, partition: int) -> list[Change]:
@@ -123,9 +123,9 @@ def changes(topic: str, partition: int) -> list[Change]:
 
 
 CLUSTER_CHANGES: Final[list[Change]] = [
-    (lambda answer: replace(answer, cluster_id="x"), {("cluster_id", None, None, None)}),
-    (lambda answer: replace(answer, controller_id=3), {("controller_id", None, None, None)}),
-    (lambda answer: replace(answer, controller_id=-1), {("controller_id", None, None, None)}),
+    (lambda found: replace(found, cluster_id="x"), {("cluster_id", None, None, None)}),
+    (lambda found: replace(found, controller_id=3), {("controller_id", None, None, None)}),
+    (lambda found: replace(found, controller_id=-1), {("controller_id", None, None, None)}),
     (without("brokers", 3), {("broker", None, None, 3)}),
     (
         having("brokers", 4, answers_of.MetadataBroker("h", 9094, "r")),
@@ -157,27 +157,27 @@ def mutations(draw: st.DrawFn) -> list[Change]:
 
 @given(mutations())
 def test_exactly_what_was_changed_in_an_answer_is_a_difference(chosen: list[Change]) -> None:
-    answer = healthy_answer()
+    result = healthy_answer()
     expected: set[tuple[Any, ...]] = set()
     for change, found in chosen:
-        answer = change(answer)
+        result = change(result)
         expected |= found
 
-    assert differences(healthy_truth(), answer) == expected
+    assert differences(healthy_truth(), result) == expected
 
 
 def test_a_topic_that_the_broker_says_not_to_know_is_one_difference() -> None:
-    answer = without("partitions", ("orders", 0), ("orders", 1))(healthy_answer())
+    result = without("partitions", ("orders", 0), ("orders", 1))(healthy_answer())
 
-    assert differences(healthy_truth(), answer, ["orders"]) == {("topic", "orders", None, None)}
-    assert differences(healthy_truth(), answer) == set()  # it may hide it
+    assert differences(healthy_truth(), result, ["orders"]) == {("topic", "orders", None, None)}
+    assert differences(healthy_truth(), result) == set()  # it may hide it
 
 
 def test_a_topic_that_is_being_deleted_is_not_compared() -> None:
-    answer = without("partitions", ("orders", 0))(healthy_answer())
-    answer = with_partition(("orders", 1), leader=-2, leader_epoch=9)(answer)
+    result = without("partitions", ("orders", 0))(healthy_answer())
+    result = with_partition(("orders", 1), leader=-2, leader_epoch=9)(result)
 
-    assert differences(replace(healthy_truth(), deleting=frozenset({"orders"})), answer) == set()
+    assert differences(replace(healthy_truth(), deleting=frozenset({"orders"})), result) == set()
 
 
 def test_a_dead_leader_may_be_named_or_not() -> None:
@@ -192,16 +192,16 @@ def test_a_dead_leader_may_be_named_or_not() -> None:
 def test_an_ipv6_address_stands_in_brackets() -> None:
     truth = healthy_truth()
     truth.brokers[1] = truth.brokers[1]._replace(addresses=frozenset({("fd00::1", 9091)}))
-    answer = having("brokers", 1, answers_of.MetadataBroker("::1", 9091, "r"))(healthy_answer())
+    result = having("brokers", 1, answers_of.MetadataBroker("::1", 9091, "r"))(healthy_answer())
 
-    [found] = truth_of.metadata_differences(truth, ASKED, answer, (), ALL)
+    [found] = truth_of.metadata_differences(truth, ASKED, result, (), ALL)
 
     assert (found.expected, found.found) == ("[fd00::1]:9091", "[::1]:9091")
 
 
 def test_a_broker_that_has_taken_nothing_yet_is_one_difference() -> None:
     [found] = truth_of.metadata_differences(
-        healthy_truth(), ASKED, answers_of.MetadataAnswer(None, -1), (), ALL
+        healthy_truth(), ASKED, answers_of.ReportedMetadata(None, -1), (), ALL
     )
 
     assert (found.what, found.expected, found.found) == ("brokers", (1, 2, 3), ())
@@ -314,32 +314,32 @@ def test_each_answer_about_an_epoch_says_what_is_otherwise() -> None:
 
 @given(mutations(), st.sampled_from(BROKERS))
 def test_of_three_brokers_the_one_that_differs_is_named(chosen: list[Change], stale: int) -> None:
-    answers = {broker_id: healthy_answer() for broker_id in BROKERS}
+    results = {broker_id: healthy_answer() for broker_id in BROKERS}
     for change, _ in chosen:
-        answers[stale] = change(answers[stale])
+        results[stale] = change(results[stale])
 
-    truth = truth_of.agreed(answers, ALL)
+    truth = truth_of.agreed(results, ALL)
 
     # A later leader epoch and a partition more are believed, though one broker alone says so:
     # leader epochs rise, and partitions only become more.  Then the others are behind.
     later = {
         ("leader_epoch", *key, None)
-        for key, state in answers[stale].partitions.items()
+        for key, state in results[stale].partitions.items()
         if key in truth.partitions and state.leader_epoch > 4
     } | {("partition", *key, None) for key in truth.partitions if key[1] == 2}
     for broker_id in set(BROKERS) - {stale}:
-        assert differences(truth, answers[broker_id]) == later
+        assert differences(truth, results[broker_id]) == later
     expected = set().union(*(found for _, found in chosen))
     # Each broker may answer with an address of its own.
     own = {each for each in expected - later if each[0] != "address"}
-    assert differences(truth, answers[stale]) == own
+    assert differences(truth, results[stale]) == own
     assert not truth.is_of_znodes
 
 
 def test_a_broker_that_knows_nothing_has_no_vote() -> None:
-    answers = {1: healthy_answer(), 2: answers_of.MetadataAnswer("the-cluster", -1)}
+    results = {1: healthy_answer(), 2: answers_of.ReportedMetadata("the-cluster", -1)}
 
-    truth = truth_of.agreed(answers, ALL)
+    truth = truth_of.agreed(results, ALL)
 
     assert truth.controller_id == 1
     assert set(truth.topic_ids) == set(TOPICS)
@@ -367,7 +367,7 @@ class Brokers:
         monkeypatch.setattr(look_of, "ask_metadata", self._ask_metadata)
         monkeypatch.setattr(look_of, "held_replicas", self._held)
         monkeypatch.setattr(look_of, "epoch_errors", self._epochs)
-        monkeypatch.setattr(look_of, "answer_of", lambda answer: answer)
+        monkeypatch.setattr(look_of, "answer_of", lambda result: result)
 
     @asynccontextmanager
     async def _connected(self, addresses: Sequence[Any], *_: Any) -> AsyncIterator[Any]:
@@ -382,7 +382,7 @@ class Brokers:
             self.looks += 1
             self.at_look.get(self.looks, lambda: None)()
         known = {id_: answers_of.MetadataBroker("127.0.0.1", 9090 + id_, None) for id_ in (1, 2)}
-        return answers_of.MetadataAnswer(
+        return answers_of.ReportedMetadata(
             None, 1, known, {}, dict(self.answers[connection.broker_id])
         )
 
@@ -423,10 +423,10 @@ DIFF: Final = ("metadata", "diff", "-z", "zk:1", "-o", "json", "--patience", "0"
 
 
 def test_a_cluster_whose_brokers_are_right_has_no_row(zkctl: Zkctl, brokers: Brokers) -> None:
-    answer = zkctl(*DIFF)
+    result = zkctl(*DIFF)
 
-    assert (answer.exit_code, answer.json) == (0, [])
-    assert "no difference from ZooKeeper in 3 partitions" in answer.stderr
+    assert (result.exit_code, result.json) == (0, [])
+    assert "no difference from ZooKeeper in 3 partitions" in result.stderr
     assert brokers.looks == 1
 
 
@@ -437,16 +437,16 @@ def test_a_difference_is_shown_with_the_znode_and_its_version(
     zkctl.session().write(SetData(path, PartitionStateZnode(1, 4, (1,), 7).encode()))
     brokers.answers[1]["orders", 0] = brokers.states["orders", 0]._replace(isr=(1,))
 
-    answer = zkctl(*DIFF)
+    result = zkctl(*DIFF)
 
-    [row] = answer.json
-    assert answer.exit_code == 1
+    [row] = result.json
+    assert result.exit_code == 1
     assert (row["what"], row["where"], row["broker_id"]) == ("isr", "orders-0", 2)
     assert (row["expected"], row["found"]) == ([1], [1, 2])
     assert (row["path"], row["zk_version"], row["expected_by"]) == (path, 1, "ZooKeeper")
     assert row["is_lasting"]
     assert row["first_seen_at_ms"] <= row["last_seen_at_ms"]
-    assert "at brokers 2" in answer.stderr
+    assert "at brokers 2" in result.stderr
 
 
 def test_what_vanishes_at_the_second_look_is_shown_with_all_alone(
@@ -488,11 +488,11 @@ def test_a_silent_broker_is_named_and_waited_for_once_a_look(
 ) -> None:
     brokers.silent = {2}
 
-    answer = zkctl(*DIFF)
+    result = zkctl(*DIFF)
 
-    assert (answer.exit_code, answer.json) == (2, [])
-    assert answer.stderr.count("not compared: ") == 1
-    assert "not compared: Metadata of broker 2: broker 2 did not answer in time" in answer.stderr
+    assert (result.exit_code, result.json) == (2, [])
+    assert result.stderr.count("not compared: ") == 1
+    assert "not compared: Metadata of broker 2: broker 2 did not answer in time" in result.stderr
 
 
 def test_only_the_topics_and_the_broker_asked_for_are_compared(
@@ -511,19 +511,19 @@ def test_only_the_topics_and_the_broker_asked_for_are_compared(
 
 
 def test_a_broker_that_is_not_registered_cannot_be_compared(zkctl: Zkctl, brokers: Brokers) -> None:
-    answer = zkctl(*DIFF, "--broker", "7")
+    result = zkctl(*DIFF, "--broker", "7")
 
-    assert answer.exit_code == 2
-    assert "broker 7 is not registered" in answer.stderr
+    assert result.exit_code == 2
+    assert "broker 7 is not registered" in result.stderr
     assert brokers.looks == 0
 
 
 def test_brokers_alone_are_compared_with_each_other(zkctl: Zkctl, brokers: Brokers) -> None:
     brokers.answers[2]["orders", 1] = brokers.states["orders", 1]._replace(leader_epoch=4)
 
-    answer = zkctl("metadata", "diff", "-b", "127.0.0.1:9091", *DIFF[4:])
+    result = zkctl("metadata", "diff", "-b", "127.0.0.1:9091", *DIFF[4:])
 
-    [row] = answer.json
+    [row] = result.json
     assert (row["what"], row["broker_id"], row["found"], row["expected"]) == (
         "leader_epoch",
         2,
@@ -537,23 +537,23 @@ def test_what_a_broker_does_not_let_the_client_ask_is_named(zkctl: Zkctl, broker
     brokers.is_shown = False
     brokers.epochs = ErrorCode.topic_authorization_failed
 
-    answer = zkctl(*DIFF)
+    result = zkctl(*DIFF)
 
-    assert (answer.exit_code, answer.json) == (2, [])
+    assert (result.exit_code, result.json) == (2, [])
     for broker_id in (1, 2):
         where = f"not compared: DescribeLogDirs of broker {broker_id}: no directory is named"
-        assert where in answer.stderr
+        assert where in result.stderr
         hidden = f"OffsetForLeaderEpoch of broker {broker_id}: TOPIC_AUTHORIZATION_FAILED for"
-        assert hidden in answer.stderr
+        assert hidden in result.stderr
 
 
 def test_what_an_old_broker_cannot_tell_is_a_note(zkctl: Zkctl, brokers: Brokers) -> None:
     brokers.epochs = errors.Refused("broker h:1 is too old for this")
 
-    answer = zkctl(*DIFF)
+    result = zkctl(*DIFF)
 
-    assert (answer.exit_code, answer.json) == (0, [])
-    assert "note: OffsetForLeaderEpoch of broker 1: broker h:1 is too old" in answer.stderr
+    assert (result.exit_code, result.json) == (0, [])
+    assert "note: OffsetForLeaderEpoch of broker 1: broker h:1 is too old" in result.stderr
 
 
 def test_no_more_differences_than_the_bound_are_kept(
@@ -563,7 +563,7 @@ def test_no_more_differences_than_the_bound_are_kept(
     for key, state in brokers.states.items():
         brokers.answers[2][key] = state._replace(replicas=(9,))
 
-    answer = zkctl(*DIFF)
+    result = zkctl(*DIFF)
 
-    assert (answer.exit_code, len(answer.json)) == (1, 2)
-    assert "not compared: Metadata of broker 2: more than 2 differences" in answer.stderr
+    assert (result.exit_code, len(result.json)) == (1, 2)
+    assert "not compared: Metadata of broker 2: more than 2 differences" in result.stderr

@@ -59,11 +59,11 @@ def zkctl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 def found(zkctl: Zkctl) -> dict[tuple[str, str], list[str]]:
     """By severity and check the places."""
-    answer = zkctl("-z", "zk:1", "-o", "json", "migration", "check")
-    rows = {(row["effect"], row["check"]): row["where"] for row in answer.json}
+    result = zkctl("-z", "zk:1", "-o", "json", "migration", "check")
+    rows = {(row["effect"], row["check"]): row["where"] for row in result.json}
     silent = rows.pop(("not_checked", "silent-broker"))
     assert silent == [f"broker {each}: it has no PLAINTEXT listener" for each in (1, 2, 3)]
-    assert answer.exit_code == (1 if any(severity == "blocks" for severity, _ in rows) else 2)
+    assert result.exit_code == (1 if any(severity == "blocks" for severity, _ in rows) else 2)
     return rows
 
 
@@ -72,9 +72,9 @@ def test_znodes_in_order_stand_in_no_way(zkctl: Zkctl) -> None:
 
 
 def test_what_the_quorum_must_not_be_is_said(zkctl: Zkctl) -> None:
-    answer = zkctl("-z", "zk:1", "migration", "check")
+    result = zkctl("-z", "zk:1", "migration", "check")
 
-    assert "node.id of a controller must be none of 1, 2, 3" in answer.stderr
+    assert "node.id of a controller must be none of 1, 2, 3" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -191,10 +191,10 @@ def test_without_a_broker_nothing_is_checked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for zkctl in installed_zkctl(monkeypatch, capsys):
-        answer = zkctl("-z", "zk:1", "migration", "check")
+        result = zkctl("-z", "zk:1", "migration", "check")
 
-        assert answer.exit_code == 2
-        assert "no broker is registered" in answer.stderr
+        assert result.exit_code == 2
+        assert "no broker is registered" in result.stderr
 
 
 def test_what_may_not_be_read_is_not_called_in_order() -> None:

@@ -73,10 +73,10 @@ def test_any_other_file_is_refused(zkctl: Zkctl, tmp_path: Path, content: str) -
     file = tmp_path / "moves.json"
     file.write_text(content)
 
-    answer = zkctl("reassign", "start", "--file", str(file), *NOWHERE)
+    result = zkctl("reassign", "start", "--file", str(file), *NOWHERE)
 
-    assert (answer.exit_code, answer.stdout) == (2, "")
-    assert str(file) in answer.stderr
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert str(file) in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_any_other_file_is_refused(zkctl: Zkctl, tmp_path: Path, content: str) -
 def test_what_contradicts_itself_or_lacks_something_is_a_matter_of_usage(
     zkctl: Zkctl, arguments: tuple[str, ...], sentence: str
 ) -> None:
-    answer = zkctl(*arguments, *NOWHERE)
+    result = zkctl(*arguments, *NOWHERE)
 
-    assert (answer.exit_code, answer.stdout) == (2, ""), answer.stderr
-    assert sentence in answer.stderr
+    assert (result.exit_code, result.stdout) == (2, ""), result.stderr
+    assert sentence in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ def test_what_contradicts_itself_or_lacks_something_is_a_matter_of_usage(
 def test_off_a_terminal_a_change_needs_yes_before_anything_is_looked_up(
     zkctl: Zkctl, arguments: tuple[str, ...]
 ) -> None:
-    answer = zkctl(*arguments, *NOWHERE)
+    result = zkctl(*arguments, *NOWHERE)
 
-    assert answer.exit_code == 5
-    assert answer.stderr.endswith("Not a terminal, so no one can be asked: say --yes\n")
-    assert len(answer.stderr.splitlines()) == 1
+    assert result.exit_code == 5
+    assert result.stderr.endswith("Not a terminal, so no one can be asked: say --yes\n")
+    assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -180,10 +180,10 @@ def test_off_a_terminal_a_change_needs_yes_before_anything_is_looked_up(
     ],
 )
 def test_without_a_broker_there_is_no_answer(zkctl: Zkctl, arguments: tuple[str, ...]) -> None:
-    answer = zkctl(*arguments, *NOWHERE)
+    result = zkctl(*arguments, *NOWHERE)
 
-    assert (answer.exit_code, answer.stdout) == (3, "")
-    assert "127.0.0.1:1" in answer.stderr
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "127.0.0.1:1" in result.stderr
 
 
 def test_a_long_plan_is_cut_and_says_where_all_of_it_is(

@@ -52,9 +52,9 @@ def test_options_stand_before_the_verb_or_after_it(
 ) -> None:
     furnish(zkctl)
 
-    answer = zkctl(*arguments)
+    result = zkctl(*arguments)
 
-    assert answer.stdout == "1\n"
+    assert result.stdout == "1\n"
     assert zkctl.connected_to == ["zk:1"]
 
 
@@ -90,9 +90,9 @@ def test_an_explicit_zookeeper_outranks_bootstrap_servers_of_the_cluster_file(
     furnish(zkctl)
     write_cluster_file(tmp_path, zookeeper="file:1")
 
-    answer = zkctl("topic", "list", "-z", "zk:1", "--dir", str(tmp_path), "-o", "name")
+    result = zkctl("topic", "list", "-z", "zk:1", "--dir", str(tmp_path), "-o", "name")
 
-    assert answer.stdout == "orders\n"
+    assert result.stdout == "orders\n"
 
 
 @pytest.mark.parametrize(
@@ -115,21 +115,21 @@ def test_wrong_usage_is_exit_code_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    answer = zkctl(*arguments)
+    result = zkctl(*arguments)
 
-    assert answer.exit_code == 2
-    assert answer.stdout == ""
-    assert answer.stderr
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr
 
 
 def test_a_broker_that_does_not_answer_is_exit_code_3(zkctl: Zkctl) -> None:
-    answer = zkctl("topic", "list", "-b", "127.0.0.1:1", "--timeout", "5")
+    result = zkctl("topic", "list", "-b", "127.0.0.1:1", "--timeout", "5")
 
-    assert answer.exit_code == 3
-    assert answer.stdout == ""
-    assert answer.stderr.startswith("zkctl: ")
-    assert "127.0.0.1:1" in answer.stderr
-    assert "Traceback" not in answer.stderr
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    assert result.stderr.startswith("zkctl: ")
+    assert "127.0.0.1:1" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -153,11 +153,11 @@ def test_what_cannot_be_done_is_exit_code_5(
     monkeypatch.chdir(tmp_path)
     furnish(zkctl)
 
-    answer = zkctl(*arguments)
+    result = zkctl(*arguments)
 
-    assert answer.exit_code == 5, answer.stderr
-    assert answer.stdout == ""
-    assert len(answer.stderr.splitlines()) == 1
+    assert result.exit_code == 5, result.stderr
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 
 
@@ -203,10 +203,10 @@ def test_an_interruption_is_exit_code_130_and_leaves_valid_json(
     module = import_module("zkcontroller_cli.elections.controller_watch")
     monkeypatch.setattr(module, "changes", interrupted)
 
-    answer = zkctl("controller", "watch", "-z", "zk:1", "-o", "json")
+    result = zkctl("controller", "watch", "-z", "zk:1", "-o", "json")
 
-    assert answer.exit_code == 130
-    assert answer.json == [{"controller_id": 1}]
+    assert result.exit_code == 130
+    assert result.json == [{"controller_id": 1}]
 
 
 def test_a_watch_that_is_too_short_for_its_count_times_out(zkctl: Zkctl) -> None:
@@ -404,10 +404,10 @@ def test_a_refusal_for_want_of_rights_names_the_way_to_get_them(
         import_module("zkcontroller_cli.znodes.registrations"), "live_broker_ids", refuse
     )
 
-    answer = zkctl("broker", "list", "-z", "zk:1")
+    result = zkctl("broker", "list", "-z", "zk:1")
 
-    assert answer.exit_code == 5
-    assert "NO_AUTH for /brokers/ids: say who you are with ZKCTL_ZOOKEEPER_AUTH" in answer.stderr
+    assert result.exit_code == 5
+    assert "NO_AUTH for /brokers/ids: say who you are with ZKCTL_ZOOKEEPER_AUTH" in result.stderr
 
 
 def test_a_corrupt_topic_that_is_asked_for_is_named(zkctl: Zkctl) -> None:
@@ -446,5 +446,5 @@ def test_who_gives_a_value_that_begins_with_a_dash_reads_how(zkctl: Zkctl) -> No
     listed = zkctl("token", "list", "-Q")
 
     assert "behind --: zkctl token renew -- [TOKEN_ID]\n" in renewed.stderr
-    assert {answer.exit_code for answer in (renewed, mistyped, listed)} == {2}
+    assert {result.exit_code for result in (renewed, mistyped, listed)} == {2}
     assert "behind --" not in mistyped.stderr + listed.stderr

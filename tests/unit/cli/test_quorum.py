@@ -18,7 +18,7 @@ from kafka_common.protocol.uuid_text import uuid_text
 from kraft.metadata.metadata_batches import encode_control_batch
 from kraft.node.metadata_log import FOLDER
 from kraft.raft.control_records import SnapshotFooter, SnapshotHeader
-from tests.support.cli_world import Answer, Zkctl, installed_zkctl
+from tests.support.cli_world import CommandResult, Zkctl, installed_zkctl
 from tests.support.quorum import CLUSTER_ID, Quorum, eventually, free_ports
 
 NO_OP = b"\1\x14\0\0"
@@ -30,7 +30,7 @@ def zkctl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_leader_is_found_from_any_node(tmp_path: Path, zkctl: Zkctl) -> None:
-    async def described(quorum: Quorum, node_id: int, *options: str) -> Answer:
+    async def described(quorum: Quorum, node_id: int, *options: str) -> CommandResult:
         endpoint = quorum.voters.endpoints[node_id]
         address = f"{endpoint.host}:{endpoint.port}"
         return await asyncio.to_thread(
@@ -41,18 +41,18 @@ def test_the_leader_is_found_from_any_node(tmp_path: Path, zkctl: Zkctl) -> None
         await quorum.start(1, 2, 3, 9)
         leader = await quorum.leader()
         for node_id in quorum.voters:
-            answer = await described(quorum, node_id)
-            assert answer.exit_code == 0, answer.stderr
-            assert answer.json == {
+            result = await described(quorum, node_id)
+            assert result.exit_code == 0, result.stderr
+            assert result.json == {
                 "leader_id": leader,
                 "leader_epoch": quorum.leaders()[leader],
                 "high_watermark": 1,
                 "max_follower_lag": 0,
-                "max_follower_lag_time_ms": answer.json["max_follower_lag_time_ms"],
+                "max_follower_lag_time_ms": result.json["max_follower_lag_time_ms"],
                 "current_voters": [1, 2, 3],
                 "current_observers": [9],
             }
-            assert answer.json["max_follower_lag_time_ms"] >= 0
+            assert result.json["max_follower_lag_time_ms"] >= 0
         rows = (await described(quorum, leader, "--replication")).json
         assert [row["node_id"] for row in rows][0::3] == [leader, 9]
         assert [row["status"] for row in rows] == ["leader", "follower", "follower", "observer"]
@@ -69,13 +69,13 @@ def test_a_quorum_without_a_leader_is_no_answer(tmp_path: Path, zkctl: Zkctl) ->
     async def steps(quorum: Quorum) -> None:
         await quorum.start(1)
         endpoint = quorum.voters.endpoints[1]
-        answer = await asyncio.to_thread(
+        result = await asyncio.to_thread(
             zkctl, "quorum", "describe",
             "--bootstrap-controller", f"{endpoint.host}:{endpoint.port}",
         )  # fmt: skip
 
-        assert answer.exit_code == 5
-        assert "no node of the quorum leads" in answer.stderr
+        assert result.exit_code == 5
+        assert "no node of the quorum leads" in result.stderr
 
     _run(tmp_path, steps)
 
@@ -83,10 +83,10 @@ def test_a_quorum_without_a_leader_is_no_answer(tmp_path: Path, zkctl: Zkctl) ->
 def test_an_unreachable_quorum_is_reported(zkctl: Zkctl) -> None:
     [port] = free_ports(1)
 
-    answer = zkctl("quorum", "describe", "--bootstrap-controller", f"127.0.0.1:{port}")
+    result = zkctl("quorum", "describe", "--bootstrap-controller", f"127.0.0.1:{port}")
 
-    assert answer.exit_code == 3
-    assert str(port) in answer.stderr
+    assert result.exit_code == 3
+    assert str(port) in result.stderr
 
 
 def test_the_records_of_a_log_are_dumped(tmp_path: Path, zkctl: Zkctl) -> None:
@@ -100,13 +100,13 @@ def test_the_records_of_a_log_are_dumped(tmp_path: Path, zkctl: Zkctl) -> None:
         await eventually(lambda: driver.node.high_watermark == 3, "two records are committed")
         segment = tmp_path / f"node-{leader}" / FOLDER / f"{0:020}.log"
 
-        answer = zkctl("quorum", "dump", str(segment))
+        result = zkctl("quorum", "dump", str(segment))
         cut = tmp_path / "cut.log"
         cut.write_bytes(segment.read_bytes()[:-3])
         of_cut = zkctl("quorum", "dump", str(cut))
 
-        rows = [json.loads(line) for line in answer.stdout.splitlines()]
-        assert answer.exit_code == 0, answer.stderr
+        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        assert result.exit_code == 0, result.stderr
         assert [row["offset"] for row in rows] == [0, 1, 2]
         assert {row["epoch"] for row in rows} == {epoch}
         assert rows[0]["type"] == "LEADER_CHANGE"
@@ -135,10 +135,10 @@ def test_a_snapshot_is_dumped_and_files_longer_than_a_window_too(
     ]
     snapshot.write_bytes(b"".join(batches))
 
-    answer = zkctl("quorum", "dump", str(snapshot))
+    result = zkctl("quorum", "dump", str(snapshot))
 
-    rows = [json.loads(line) for line in answer.stdout.splitlines()]
-    assert answer.exit_code == 0, answer.stderr
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 0, result.stderr
     assert rows[0]["data"] == {"lastContainedLogTimestamp": 99}
     assert [row["offset"] for row in rows] == list(range(30))
     assert rows[-1]["type"] == "SNAPSHOT_FOOTER"
@@ -169,10 +169,10 @@ def test_a_node_that_would_only_seem_to_obey_does_not_start(
     file = tmp_path / "controller.properties"
     file.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
 
-    answer = zkctl("quorum", "start", str(file))
+    result = zkctl("quorum", "start", str(file))
 
-    assert answer.exit_code == 2
-    assert key in answer.stderr
+    assert result.exit_code == 2
+    assert key in result.stderr
     assert not (tmp_path / "data").exists()
 
 
@@ -184,10 +184,10 @@ def test_a_node_without_a_format_does_not_start(tmp_path: Path, zkctl: Zkctl) ->
         f"log.dirs={tmp_path / 'data'}\n"
     )
 
-    answer = zkctl("quorum", "start", str(file))
+    result = zkctl("quorum", "start", str(file))
 
-    assert answer.exit_code == 5
-    assert "meta.properties" in answer.stderr
+    assert result.exit_code == 5
+    assert "meta.properties" in result.stderr
 
 
 def _run(directory: Path, steps: Callable[[Quorum], Awaitable[None]]) -> None:

@@ -188,7 +188,7 @@ def test_what_is_no_quota_is_refused(text: str, type_name: str) -> None:
 def test_what_contradicts_itself_is_a_matter_of_usage(
     zkctl: Zkctl, arguments: tuple[str, ...], sentence: str
 ) -> None:
-    answer = zkctl(*arguments, *NOWHERE)
+    result = zkctl(*arguments, *NOWHERE)
 
-    assert (answer.exit_code, answer.stdout) == (2, ""), answer.stderr
-    assert sentence in answer.stderr
+    assert (result.exit_code, result.stdout) == (2, ""), result.stderr
+    assert sentence in result.stderr

@@ -372,14 +372,14 @@ def test_a_diff_says_what_changed_where_and_when(zkctl: Zkctl, tmp_path: Path) -
     topic = TopicZnode(None, {0: ReplicaAssignment((1,))})
     zkctl.create(TopicZnode.path("payments"), topic.encode())
 
-    answer = zkctl("snapshot", "diff", str(old), "--live", *AT)
+    result = zkctl("snapshot", "diff", str(old), "--live", *AT)
     new = tmp_path / "tuesday.jsonl.gz"
     saved_rows(zkctl, new)
     from_files = zkctl("snapshot", "diff", str(old), str(new), "-o", "json")
 
-    assert answer.exit_code == from_files.exit_code == 1
-    assert answer.json == from_files.json
-    rows = {(row["kind"], row["name"], row["change"], row["field"]): row for row in answer.json}
+    assert result.exit_code == from_files.exit_code == 1
+    assert result.json == from_files.json
+    rows = {(row["kind"], row["name"], row["change"], row["field"]): row for row in result.json}
     assert set(rows) == {
         ("broker", "2", "removed", None),
         ("topic", "payments", "added", None),
@@ -397,7 +397,7 @@ def test_a_diff_says_what_changed_where_and_when(zkctl: Zkctl, tmp_path: Path) -
     assert (retention["old_zk_version"], retention["new_zk_version"]) == (0, 1)
     assert (retention["new_mzxid"], retention["changed_at_ms"]) == (stat.mzxid, stat.mtime_ms)
     assert rows["broker", "2", "removed", None]["changed_at_ms"] is None
-    lines = answer.stderr.splitlines()
+    lines = result.stderr.splitlines()
     assert lines[1:] == [
         "broker: 1 removed",
         "topic: 1 added",
@@ -413,8 +413,8 @@ def test_a_diff_is_filtered_by_topic_and_kind(zkctl: Zkctl, tmp_path: Path) -> N
     session.write(Delete(BrokerIdZnode.path(2)))
 
     def kinds(*arguments: str) -> list[str]:
-        answer = zkctl("snapshot", "diff", str(tmp_path / "a"), "--live", *AT, *arguments)
-        return [row["kind"] for row in answer.json]
+        result = zkctl("snapshot", "diff", str(tmp_path / "a"), "--live", *AT, *arguments)
+        return [row["kind"] for row in result.json]
 
     assert kinds() == ["broker", "topic_config"]
     assert kinds("--topic", "ord*") == ["topic_config"]
@@ -468,8 +468,8 @@ def test_what_zookeeper_does_not_show_is_named(
 
     def refusing(self: Any, paths: Any, **keywords: Any) -> Any:
         return [
-            ZkCode.NO_AUTH if path.startswith("/config/users/") else answer
-            for path, answer in zip(paths, read(self, paths, **keywords), strict=True)
+            ZkCode.NO_AUTH if path.startswith("/config/users/") else result
+            for path, result in zip(paths, read(self, paths, **keywords), strict=True)
         ]
 
     monkeypatch.setattr(module.ZooKeeper, "read", refusing)

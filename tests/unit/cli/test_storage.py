@@ -15,7 +15,7 @@ from kraft.metadata.records import FeatureLevelRecord, UserScramCredentialRecord
 from kraft.node.node_files import load_log_dirs
 from kraft.node.scram_arguments import FormatRefused, parse_scram
 from replica_manager.configuration.meta_properties import MetaProperties, write_meta_properties
-from tests.support.cli_world import Answer, Zkctl, installed_zkctl
+from tests.support.cli_world import CommandResult, Zkctl, installed_zkctl
 
 CLUSTER = "AAECAwQFBgcICQoLDA0ODw"
 TOOLS_EXAMPLE = 'SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]'
@@ -42,15 +42,15 @@ def config_in(folder: Path, **changes: str) -> Path:
     return file
 
 
-def formatted(zkctl: Zkctl, file: Path, *options: str) -> Answer:
+def formatted(zkctl: Zkctl, file: Path, *options: str) -> CommandResult:
     return zkctl("storage", "format", "-t", CLUSTER, "-c", str(file), *options)
 
 
 def test_every_directory_is_formatted_with_an_id_of_its_own(zkctl: Zkctl, tmp_path: Path) -> None:
-    answer = formatted(zkctl, config_in(tmp_path))
+    result = formatted(zkctl, config_in(tmp_path))
 
-    assert (answer.exit_code, answer.stderr) == (0, "")
-    assert answer.stdout.splitlines() == [
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == [
         f"Formatting data directory {tmp_path}/a with metadata.version 3.9-IV0.",
         f"Formatting data directory {tmp_path}/b with metadata.version 3.9-IV0.",
         f"Formatting metadata directory {tmp_path}/m with metadata.version 3.9-IV0.",
@@ -134,9 +134,9 @@ def test_a_formatted_directory_is_refused_unless_it_may_be_ignored(
 def test_what_cannot_be_is_refused_in_kafkas_words_and_nothing_is_written(
     zkctl: Zkctl, tmp_path: Path, options: tuple[str, ...], refusal: str
 ) -> None:
-    answer = formatted(zkctl, config_in(tmp_path), *options)
+    result = formatted(zkctl, config_in(tmp_path), *options)
 
-    assert (answer.exit_code, answer.stdout, answer.stderr) == (1, "", f"{refusal}\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"{refusal}\n")
     assert [path.name for path in tmp_path.iterdir()] == ["server.properties"]
 
 
@@ -146,10 +146,10 @@ def test_what_cannot_be_is_refused_in_kafkas_words_and_nothing_is_written(
 def test_voters_that_the_log_names_are_refused(
     zkctl: Zkctl, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    answer = formatted(zkctl, config_in(tmp_path), *options)
+    result = formatted(zkctl, config_in(tmp_path), *options)
 
-    assert answer.exit_code == 1
-    assert "needs kraft.version 1 (KIP-853), which is not built here" in answer.stderr
+    assert result.exit_code == 1
+    assert "needs kraft.version 1 (KIP-853), which is not built here" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["server.properties"]
 
 
@@ -164,9 +164,9 @@ def test_a_controller_without_voters_and_a_zookeeper_broker_are_refused(
     )
 
     (tmp_path / "zk.properties").write_text("zookeeper.connect=localhost:2181\nbroker.id=1\n")
-    answer = formatted(zkctl, tmp_path / "zk.properties")
-    assert answer.exit_code == 1
-    assert answer.stderr.startswith("The kafka configuration file appears to be for a legacy")
+    result = formatted(zkctl, tmp_path / "zk.properties")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("The kafka configuration file appears to be for a legacy")
 
 
 def test_another_nodes_or_clusters_directory_is_refused(zkctl: Zkctl, tmp_path: Path) -> None:
@@ -177,9 +177,9 @@ def test_another_nodes_or_clusters_directory_is_refused(zkctl: Zkctl, tmp_path: 
         (MetaProperties(1, "other", 1), f"Expected {CLUSTER}, but read other"),
     ):
         write_meta_properties(tmp_path / "a", meta)
-        answer = formatted(zkctl, file, "-g")
-        assert answer.exit_code == 1
-        assert refusal in answer.stderr
+        result = formatted(zkctl, file, "-g")
+        assert result.exit_code == 1
+        assert refusal in result.stderr
     assert not (tmp_path / "m").exists()
 
 
@@ -258,10 +258,10 @@ def test_info_tells_what_is_there_and_what_is_wrong(zkctl: Zkctl, tmp_path: Path
     ]
 
     formatted(zkctl, file)
-    answer = zkctl("storage", "info", "-c", str(file))
-    assert answer.exit_code == 0
+    result = zkctl("storage", "info", "-c", str(file))
+    assert result.exit_code == 0
     first = load_log_dirs([tmp_path / "a"]).directory_ids[0]
-    lines = answer.stdout.splitlines()
+    lines = result.stdout.splitlines()
     assert lines[:5] == [
         "Found log directories:", f"  {tmp_path}/a", f"  {tmp_path}/b", f"  {tmp_path}/m", "",
     ]  # fmt: skip
@@ -278,14 +278,14 @@ def test_info_compares_the_directories(zkctl: Zkctl, tmp_path: Path) -> None:
     write_meta_properties(tmp_path / "b", MetaProperties(1, "other", 1))
     write_meta_properties(tmp_path / "m", MetaProperties(7, CLUSTER, 1))
 
-    answer = zkctl("storage", "info", "-c", str(file), "-o", "json")
+    result = zkctl("storage", "info", "-c", str(file), "-o", "json")
 
-    assert answer.exit_code == 1
-    assert answer.json["problems"] == [
+    assert result.exit_code == 1
+    assert result.json["problems"] == [
         "Mismatched cluster IDs between storage directories.",
         "Mismatched node IDs between storage directories.",
     ]
-    assert answer.json["metadata"]["node_id"] == "1"
+    assert result.json["metadata"]["node_id"] == "1"
 
 
 def test_info_knows_the_other_mode(zkctl: Zkctl, tmp_path: Path) -> None:
@@ -315,9 +315,9 @@ def test_random_uuids_are_ids(zkctl: Zkctl) -> None:
 
 
 def test_other_formats_are_obeyed(zkctl: Zkctl, tmp_path: Path) -> None:
-    answer = formatted(zkctl, config_in(tmp_path), "-o", "json")
+    result = formatted(zkctl, config_in(tmp_path), "-o", "json")
 
-    assert [row["log_dir"] for row in answer.json] == [f"{tmp_path}/{name}" for name in "abm"]
-    assert {row["cluster_id"] for row in answer.json} == {CLUSTER}
-    assert "Formatting metadata directory" in answer.stderr
+    assert [row["log_dir"] for row in result.json] == [f"{tmp_path}/{name}" for name in "abm"]
+    assert {row["cluster_id"] for row in result.json} == {CLUSTER}
+    assert "Formatting metadata directory" in result.stderr
     assert set(zkctl("storage", "random-uuid", "-o", "json").json) == {"uuid"}

@@ -48,9 +48,9 @@ def test_what_is_settled_may_be_asked_for_by_name_and_by_level(
 ) -> None:
     file = config_in(tmp_path, is_unstable_enabled=False)
 
-    answer = zkctl("storage", "format", "-t", CLUSTER, "-c", str(file), *options)
+    result = zkctl("storage", "format", "-t", CLUSTER, "-c", str(file), *options)
 
-    assert answer.exit_code == 0, answer.stderr
+    assert result.exit_code == 0, result.stderr
     bootstrap = decode_bootstrap((tmp_path / "a" / "bootstrap.checkpoint").read_bytes())
     assert bootstrap.metadata_version.level == level
 
@@ -73,8 +73,8 @@ def test_what_is_not_settled_takes_a_key_of_its_own(
         assert refused.stderr.endswith("is not yet stable.\n")
     file = config_in(tmp_path, is_unstable_enabled=True)
 
-    answer = zkctl("storage", "format", "-t", CLUSTER, "-c", str(file), *options)
+    result = zkctl("storage", "format", "-t", CLUSTER, "-c", str(file), *options)
 
-    assert answer.exit_code == 0, answer.stderr
+    assert result.exit_code == 0, result.stderr
     bootstrap = decode_bootstrap((tmp_path / "a" / "bootstrap.checkpoint").read_bytes())
     assert bootstrap.metadata_version.level == level

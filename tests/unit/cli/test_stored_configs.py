@@ -81,19 +81,19 @@ def put(zkctl: Zkctl, path: str, **config: str) -> None:
 
 
 def test_a_password_is_set_before_any_broker_runs(zkctl: Zkctl, password: str) -> None:
-    answer = zkctl("user", "set", "CN=alice", "--password-file", password, "--yes", *JSON)
+    result = zkctl("user", "set", "CN=alice", "--password-file", password, "--yes", *JSON)
 
-    assert answer.exit_code == 0, answer.stderr
+    assert result.exit_code == 0, result.stderr
     stored = config_in(zkctl, "users/CN%3Dalice")
     assert stored is not None
     assert set(stored) == {"SCRAM-SHA-256", "SCRAM-SHA-512"}
     assert all(accepts(stored[each], each, "geheim") for each in stored)
     assert not any(accepts(stored[each], each, "other") for each in stored)
-    assert [(row["is_done"], row["is_compared"], row["iterations"]) for row in answer.json] == [
+    assert [(row["is_done"], row["is_compared"], row["iterations"]) for row in result.json] == [
         (True, True, 4096)
     ] * 2
     assert notified(zkctl) == ["users/CN%3Dalice"]
-    assert "geheim" not in answer.stdout + answer.stderr
+    assert "geheim" not in result.stdout + result.stderr
 
 
 def test_a_credential_leaves_quotas_and_the_other_mechanism_alone(
@@ -137,10 +137,10 @@ def test_the_znode_of_a_user_ends_with_the_last_credential(cluster: Zkctl, passw
 
 
 def test_a_dry_run_neither_asks_for_a_password_nor_writes(cluster: Zkctl) -> None:
-    answer = cluster("user", "set", "alice", "--dry-run", *JSON)
+    result = cluster("user", "set", "alice", "--dry-run", *JSON)
 
-    assert answer.exit_code == 0
-    assert {row["is_dry_run"] for row in answer.json} == {True}
+    assert result.exit_code == 0
+    assert {row["is_dry_run"] for row in result.json} == {True}
     assert config_in(cluster, "users/alice") is None
 
 
@@ -160,10 +160,10 @@ def test_a_dry_run_neither_asks_for_a_password_nor_writes(cluster: Zkctl) -> Non
 def test_what_cannot_be_is_refused_before_anything_is_written(
     cluster: Zkctl, arguments: tuple[str, ...], exit_code: int, sentence: str
 ) -> None:
-    answer = cluster("user", *arguments, *HERE)
+    result = cluster("user", *arguments, *HERE)
 
-    assert (answer.exit_code, answer.stdout) == (exit_code, ""), answer.stderr
-    assert sentence in answer.stderr
+    assert (result.exit_code, result.stdout) == (exit_code, ""), result.stderr
+    assert sentence in result.stderr
     assert config_in(cluster, "users/a") is None
 
 
@@ -195,10 +195,10 @@ def test_nothing_is_written_where_the_controller_is_in_kraft_mode(
 ) -> None:
     zkctl.create(ControllerZnode.PATH, ControllerZnode(3000, 1, kraft_controller_epoch=4).encode())
 
-    answer = zkctl("user", "set", "alice", "--password-file", password, "--yes", *HERE)
+    result = zkctl("user", "set", "alice", "--password-file", password, "--yes", *HERE)
 
-    assert answer.exit_code == 5
-    assert "ZooKeeper mode" in answer.stderr
+    assert result.exit_code == 5
+    assert "ZooKeeper mode" in result.stderr
     assert config_in(zkctl, "users/alice") is None
 
 
@@ -210,20 +210,20 @@ def test_a_credential_that_cannot_be_read_is_named_and_the_others_are_listed(
     data = ConfigZnode({"SCRAM-SHA-256": good, "SCRAM-SHA-512": "secret rubbish"}).encode()
     cluster.create("/config/users/alice", data)
 
-    answer = cluster("user", "list", *JSON)
+    result = cluster("user", "list", *JSON)
 
-    assert [row["mechanism"] for row in answer.json] == ["SCRAM-SHA-256"]
-    assert "SCRAM-SHA-512 of user alice cannot be used" in answer.stderr
-    assert "rubbish" not in answer.stdout + answer.stderr
+    assert [row["mechanism"] for row in result.json] == ["SCRAM-SHA-256"]
+    assert "SCRAM-SHA-512 of user alice cannot be used" in result.stderr
+    assert "rubbish" not in result.stdout + result.stderr
 
 
 def test_a_corrupt_configuration_is_not_written_over(cluster: Zkctl, password: str) -> None:
     cluster.create("/config/users/alice", b"{")
 
-    answer = cluster("user", "set", "alice", "--password-file", password, "--yes", *HERE)
+    result = cluster("user", "set", "alice", "--password-file", password, "--yes", *HERE)
 
-    assert answer.exit_code == 5
-    assert "is corrupt" in answer.stderr
+    assert result.exit_code == 5
+    assert "is corrupt" in result.stderr
 
 
 def test_quotas_are_read_from_their_znodes(cluster: Zkctl) -> None:
@@ -233,16 +233,16 @@ def test_quotas_are_read_from_their_znodes(cluster: Zkctl) -> None:
     put(cluster, "clients/app", producer_byte_rate="no number")
     put(cluster, "ips/10.0.0.1", connection_creation_rate="3")
 
-    answer = cluster("quota", "list", *JSON)
+    result = cluster("quota", "list", *JSON)
     effective = cluster("quota", "describe", "--effective", "alice", "a/b", *JSON).json
 
-    assert [(row["user"], row["client_id"], row["ip"]) for row in answer.json] == [
+    assert [(row["user"], row["client_id"], row["ip"]) for row in result.json] == [
         ("<default>", "<default>", None),
         ("alice", None, None),
         ("alice", "a/b", None),
         (None, None, "10.0.0.1"),
     ]
-    assert "producer_byte_rate of client app is no number" in answer.stderr
+    assert "producer_byte_rate of client app is no number" in result.stderr
     assert [(row["quota"], row["value"]) for row in effective][:3] == [
         ("producer_byte_rate", 1000),
         ("consumer_byte_rate", 7),
@@ -306,10 +306,10 @@ def test_a_stopped_broker_is_configured_in_zookeeper(cluster: Zkctl, tmp_path: P
 def test_what_a_stopped_broker_cannot_have_is_refused(
     cluster: Zkctl, arguments: tuple[str, ...], sentence: str
 ) -> None:
-    answer = cluster("config", "set", "broker", *arguments, "--yes", *HERE)
+    result = cluster("config", "set", "broker", *arguments, "--yes", *HERE)
 
-    assert answer.exit_code == 5, answer.stderr
-    assert sentence in answer.stderr
+    assert result.exit_code == 5, result.stderr
+    assert sentence in result.stderr
     assert config_in(cluster, "brokers/3") is None
 
 
@@ -347,9 +347,9 @@ def test_everything_is_below_the_chroot(zkctl: Zkctl, password: str) -> None:
     furnish(zkctl, "/kafka")
     at = ("-z", "zookeeper:2181/kafka")
 
-    answer = zkctl("user", "set", "alice", "--password-file", password, "--yes", *at)
+    result = zkctl("user", "set", "alice", "--password-file", password, "--yes", *at)
 
-    assert answer.exit_code == 0, answer.stderr
+    assert result.exit_code == 0, result.stderr
     [found] = zkctl.session().perform(ReadZnodes(["/kafka/config/users/alice"]))
     assert not isinstance(found, ZkCode)
     assert config_in(zkctl, "users/alice") is None

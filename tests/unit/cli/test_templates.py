@@ -72,10 +72,10 @@ def test_a_row_is_a_line_of_ones_own(template: str, line: str) -> None:
     ],
 )
 def test_what_is_no_template_is_wrong_usage(zkctl: Zkctl, template: str) -> None:
-    answer = zkctl("topic", "list", "-z", "zk:1", "-o", f"template={template}")
+    result = zkctl("topic", "list", "-z", "zk:1", "-o", f"template={template}")
 
-    assert answer.exit_code == 2
-    assert answer.stdout == ""
+    assert result.exit_code == 2
+    assert result.stdout == ""
     assert zkctl.connected_to == []
 
 
@@ -92,11 +92,11 @@ def test_no_field_reaches_more_than_the_keys(field: str) -> None:
 
 
 def test_an_unknown_key_is_wrong_usage_that_names_the_known_ones(zkctl: Zkctl) -> None:
-    answer = zkctl("topic", "list", "-z", "zk:1", "-o", "template={topc}")
+    result = zkctl("topic", "list", "-z", "zk:1", "-o", "template={topc}")
     empty = zkctl("partition", "list", "-z", "zk:1", "--offline", "-o", "template={topc}")
 
-    assert (answer.exit_code, answer.stdout) == (2, "")
-    assert "no key 'topc' here; known are topic, topic_id," in answer.stderr
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no key 'topc' here; known are topic, topic_id," in result.stderr
     assert empty.exit_code == 2
 
 

@@ -43,11 +43,11 @@ def test_once_shows_what_zookeeper_holds_though_no_broker_answers(zkctl: Zkctl) 
     zkctl.create(ClusterIdZnode.PATH, ClusterIdZnode("the-cluster").encode())
     zkctl.create(DeleteTopicZnode.path("orders"))
 
-    answer = zkctl(*AT)
+    result = zkctl(*AT)
 
-    shown = answer.json
-    assert answer.exit_code == 0
-    assert answer.stderr == ""
+    shown = result.json
+    assert result.exit_code == 0
+    assert result.stderr == ""
     assert shown["cluster_id"] == "the-cluster"
     assert (shown["controller_id"], shown["controller_epoch"]) == (1, 7)
     assert shown["elected_at_ms"] == 1_700_000_000_123
@@ -66,30 +66,30 @@ def test_corrupt_znodes_are_problems_of_the_reading(zkctl: Zkctl) -> None:
         put(zkctl, PartitionStateZnode.path("orders", number), b"{")
     zkctl.create(TopicZnode.path("broken"), b"{")
 
-    answer = zkctl(*AT)
+    result = zkctl(*AT)
 
-    named = [each for each in answer.json["problems"] if "/brokers/topics" in each]
-    assert answer.stderr == ""
+    named = [each for each in result.json["problems"] if "/brokers/topics" in each]
+    assert result.stderr == ""
     assert len(named) == reader.WARNINGS_SHOWN
-    assert "1 more znodes are corrupt" in answer.json["problems"]
-    assert answer.json["topic_count"] == 2
-    assert answer.json["offline_count"] == 3
+    assert "1 more znodes are corrupt" in result.json["problems"]
+    assert result.json["topic_count"] == 2
+    assert result.json["offline_count"] == 3
 
 
 def test_nothing_that_can_be_read_is_an_error(zkctl: Zkctl) -> None:
-    answer = zkctl("-b", "127.0.0.1:1", "top", "--once")
+    result = zkctl("-b", "127.0.0.1:1", "top", "--once")
 
-    assert answer.exit_code == errors.ExitCode.CANNOT_CONNECT
-    assert "cannot connect to 127.0.0.1:1" in answer.stderr
+    assert result.exit_code == errors.ExitCode.CANNOT_CONNECT
+    assert "cannot connect to 127.0.0.1:1" in result.stderr
 
 
 def test_a_cluster_without_topics_is_a_cluster(zkctl: Zkctl) -> None:
     zkctl.create("/brokers/ids")
 
-    answer = zkctl(*AT)
+    result = zkctl(*AT)
 
-    assert answer.json["partition_count"] == answer.json["topic_count"] == 0
-    assert answer.json["problems"] == []
+    assert result.json["partition_count"] == result.json["topic_count"] == 0
+    assert result.json["problems"] == []
 
 
 def test_a_slow_part_is_read_more_rarely() -> None:
@@ -178,11 +178,11 @@ def test_metrics_that_cannot_be_reached_are_named(url: str) -> None:
 def test_metrics_that_cannot_be_read_are_a_problem_and_not_the_end(zkctl: Zkctl) -> None:
     zkctl.create("/brokers/ids")
 
-    answer = zkctl(*AT, "--metrics", "http://127.0.0.1:1/metrics")
+    result = zkctl(*AT, "--metrics", "http://127.0.0.1:1/metrics")
 
-    assert answer.exit_code == 0
-    assert answer.json["event_queue_size"] is None
-    assert any("no metrics at" in each for each in answer.json["problems"])
+    assert result.exit_code == 0
+    assert result.json["event_queue_size"] is None
+    assert any("no metrics at" in each for each in result.json["problems"])
 
 
 def test_a_silent_broker_is_asked_no_second_question(monkeypatch: pytest.MonkeyPatch) -> None:

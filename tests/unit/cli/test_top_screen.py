@@ -488,10 +488,10 @@ def zkctl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 def test_what_the_screen_needs_is_said(
     zkctl: Zkctl, arguments: Sequence[str], sentence: str
 ) -> None:
-    answer = zkctl("-z", "zk:1", "top", *arguments)
+    result = zkctl("-z", "zk:1", "top", *arguments)
 
-    assert answer.exit_code == 2
-    assert sentence in answer.stderr
+    assert result.exit_code == 2
+    assert sentence in result.stderr
 
 
 def test_without_textual_the_error_says_how_to_install_it(
@@ -505,7 +505,7 @@ def test_without_textual_the_error_says_how_to_install_it(
     for name in [name for name in sys.modules if name.startswith("textual.")]:
         monkeypatch.setitem(sys.modules, name, None)
 
-    answer = zkctl("-z", "zk:1", "top")
+    result = zkctl("-z", "zk:1", "top")
 
-    assert answer.exit_code == 5
-    assert "pip install 'zkcontroller[top]'" in answer.stderr
+    assert result.exit_code == 5
+    assert "pip install 'zkcontroller[top]'" in result.stderr

@@ -42,15 +42,15 @@ def cluster(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 def listed(zkctl: Zkctl, *arguments: str) -> list[str]:
-    answer = zkctl("topic", "list", *HERE, *arguments)
-    assert answer.exit_code == 0, answer.stderr
-    return [row["topic"] for row in answer.json]
+    result = zkctl("topic", "list", *HERE, *arguments)
+    assert result.exit_code == 0, result.stderr
+    return [row["topic"] for row in result.json]
 
 
 def reported(zkctl: Zkctl, *arguments: str) -> list[tuple[str, int]]:
-    answer = zkctl("topic", "describe", *HERE, *arguments)
-    assert answer.exit_code == 0, answer.stderr
-    return [(row["topic"], row["partition"]) for row in answer.json]
+    result = zkctl("topic", "describe", *HERE, *arguments)
+    assert result.exit_code == 0, result.stderr
+    return [(row["topic"], row["partition"]) for row in result.json]
 
 
 def test_topics_are_listed_by_patterns_and_a_missing_one_is_no_error(cluster: Zkctl) -> None:
@@ -64,9 +64,9 @@ def test_topics_are_listed_by_patterns_and_a_missing_one_is_no_error(cluster: Zk
 def test_a_mark_for_deletion_is_shown(cluster: Zkctl) -> None:
     cluster.create(DeleteTopicZnode.path("orders"))
 
-    answer = cluster("topic", "list", *HERE, "--exclude-internal")
+    result = cluster("topic", "list", *HERE, "--exclude-internal")
 
-    assert {row["topic"]: row["is_marked_for_deletion"] for row in answer.json} == {
+    assert {row["topic"]: row["is_marked_for_deletion"] for row in result.json} == {
         "orders": True,
         "payments": False,
     }
@@ -94,13 +94,13 @@ def test_minima_come_from_zookeeper_where_no_broker_answers(cluster: Zkctl) -> N
 
 
 def test_topics_that_set_configurations_are_listed_with_them(cluster: Zkctl) -> None:
-    answer = cluster("topic", "describe", *HERE, "--topics-with-overrides")
+    result = cluster("topic", "describe", *HERE, "--topics-with-overrides")
 
-    assert {row["topic"]: row["configs"] for row in answer.json} == {
+    assert {row["topic"]: row["configs"] for row in result.json} == {
         "orders": {"retention.ms": "1000"},
         "payments": {"min.insync.replicas": "2"},
     }
-    assert "partitions" not in answer.json[0]
+    assert "partitions" not in result.json[0]
 
 
 def test_a_topic_is_found_by_its_id(cluster: Zkctl) -> None:
@@ -155,10 +155,10 @@ def test_what_is_not_there_is_refused_unless_it_may_be_missing(cluster: Zkctl) -
 def test_what_contradicts_itself_is_bad_usage(
     cluster: Zkctl, arguments: tuple[str, ...], sentence: str
 ) -> None:
-    answer = cluster("topic", *arguments, *HERE)
+    result = cluster("topic", *arguments, *HERE)
 
-    assert (answer.exit_code, answer.stdout) == (2, "")
-    assert sentence in answer.stderr
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert sentence in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_what_contradicts_itself_is_bad_usage(
 def test_off_a_terminal_a_change_needs_yes_before_anything_is_asked(
     cluster: Zkctl, arguments: tuple[str, ...]
 ) -> None:
-    answer = cluster("topic", *arguments, *BROKERS)
+    result = cluster("topic", *arguments, *BROKERS)
 
-    assert answer.exit_code == 5
-    assert "say --yes" in answer.stderr
+    assert result.exit_code == 5
+    assert "say --yes" in result.stderr

@@ -57,18 +57,18 @@ every_verb = pytest.mark.parametrize("verb", READING_VERBS, ids=verb_id)
 
 @every_verb
 def test_json_is_one_document_with_snake_case_keys(cluster: Zkctl, verb: tuple[str, ...]) -> None:
-    answer = cluster(*verb, *HERE, "-o", "json")
+    result = cluster(*verb, *HERE, "-o", "json")
 
-    assert answer.exit_code == 0, answer.stderr
-    for row in answer.json if isinstance(answer.json, list) else [answer.json]:
+    assert result.exit_code == 0, result.stderr
+    for row in result.json if isinstance(result.json, list) else [result.json]:
         assert all(key == key.lower() and " " not in key and "-" not in key for key in row)
 
 
 @every_verb
 def test_jsonl_is_one_object_a_line(cluster: Zkctl, verb: tuple[str, ...]) -> None:
-    answer = cluster(*verb, *HERE, "-o", "jsonl")
+    result = cluster(*verb, *HERE, "-o", "jsonl")
 
-    rows = [orjson.loads(line) for line in answer.stdout.splitlines()]
+    rows = [orjson.loads(line) for line in result.stdout.splitlines()]
     assert rows
     assert all(isinstance(row, dict) for row in rows)
 
@@ -97,9 +97,9 @@ def test_csv_has_a_header_of_all_keys(cluster: Zkctl, verb: tuple[str, ...]) -> 
 @every_verb
 def test_name_is_one_identifier_a_line(cluster: Zkctl, verb: tuple[str, ...]) -> None:
     said = cluster(*verb, *HERE, "-o", "json").json
-    answer = cluster(*verb, *HERE, "-o", "name")
+    result = cluster(*verb, *HERE, "-o", "name")
 
-    lines = answer.stdout.splitlines()
+    lines = result.stdout.splitlines()
     assert len(lines) == (len(said) if isinstance(said, list) else 1)
     assert all(line and " " not in line for line in lines)
 
@@ -108,10 +108,10 @@ def test_name_is_one_identifier_a_line(cluster: Zkctl, verb: tuple[str, ...]) ->
 def test_a_table_off_a_terminal_has_no_escape_sequences(
     cluster: Zkctl, verb: tuple[str, ...]
 ) -> None:
-    answer = cluster(*verb, *HERE)
+    result = cluster(*verb, *HERE)
 
-    assert answer.stdout
-    assert "\x1b" not in answer.stdout + answer.stderr
+    assert result.stdout
+    assert "\x1b" not in result.stdout + result.stderr
 
 
 def test_the_controller_is_shown_with_its_epoch_and_address(cluster: Zkctl) -> None:
@@ -124,10 +124,10 @@ def test_the_controller_is_shown_with_its_epoch_and_address(cluster: Zkctl) -> N
 
 
 def test_no_controller_is_nulls_and_found_by_check(zkctl: Zkctl) -> None:
-    answer = zkctl("controller", "show", *HERE, "-o", "json")
+    result = zkctl("controller", "show", *HERE, "-o", "json")
 
-    assert answer.exit_code == 0
-    assert set(answer.json.values()) == {None}
+    assert result.exit_code == 0
+    assert set(result.json.values()) == {None}
     assert zkctl("controller", "show", *HERE, "--check").exit_code == 1
 
 
@@ -165,18 +165,18 @@ def test_partitions_carry_the_documented_keys(cluster: Zkctl) -> None:
 def test_filters_list_the_partitions_they_name(
     cluster: Zkctl, filters: tuple[str, ...], found: str
 ) -> None:
-    answer = cluster("partition", "list", *HERE, *filters, "-o", "name")
+    result = cluster("partition", "list", *HERE, *filters, "-o", "name")
 
-    assert answer.stdout.split() == found.split()
-    assert answer.exit_code == 0
+    assert result.stdout.split() == found.split()
+    assert result.exit_code == 0
 
 
 def test_check_turns_a_listing_into_an_exit_code(cluster: Zkctl) -> None:
     assert cluster("partition", "list", *HERE, "--offline", "--check").exit_code == 1
 
     cluster.create("/brokers/topics/empty", b'{"version":3,"partitions":{}}')
-    answer = cluster("partition", "list", *HERE, "--offline", "--check", "--topic", "empty")
-    assert answer.exit_code == 0
+    result = cluster("partition", "list", *HERE, "--offline", "--check", "--topic", "empty")
+    assert result.exit_code == 0
 
 
 def test_a_partition_whose_leader_is_not_registered_is_offline(cluster: Zkctl) -> None:
@@ -195,12 +195,12 @@ def test_a_corrupt_state_is_warned_about_and_reads_as_none(cluster: Zkctl) -> No
     cluster.create("/brokers/topics/bad", b'{"version":3,"partitions":{"0":[1]}}')
     cluster.create("/brokers/topics/bad/partitions/0/state", b"\xff not json")
 
-    answer = cluster("partition", "list", *HERE, "--topic", "bad", "-o", "json")
+    result = cluster("partition", "list", *HERE, "--topic", "bad", "-o", "json")
 
-    assert answer.exit_code == 0
-    assert "/brokers/topics/bad/partitions/0/state" in answer.stderr
-    assert answer.json[0]["leader"] is None
-    assert answer.json[0]["is_offline"] is True
+    assert result.exit_code == 0
+    assert "/brokers/topics/bad/partitions/0/state" in result.stderr
+    assert result.json[0]["leader"] is None
+    assert result.json[0]["is_offline"] is True
 
 
 def test_a_topic_is_described_with_configs_and_partitions(cluster: Zkctl) -> None:
@@ -245,12 +245,12 @@ def test_a_znode_is_decoded(cluster: Zkctl) -> None:
 def test_a_corrupt_znode_is_shown_raw_with_a_warning(zkctl: Zkctl) -> None:
     zkctl.create("/controller", b"{\xfe")
 
-    answer = zkctl("znode", "get", "/controller", *HERE, "-o", "json")
+    result = zkctl("znode", "get", "/controller", *HERE, "-o", "json")
 
-    assert answer.exit_code == 0
-    assert "/controller is corrupt" in answer.stderr
-    assert answer.json["is_corrupt"] is True
-    assert answer.json["data"] == "{\\xfe"
+    assert result.exit_code == 0
+    assert "/controller is corrupt" in result.stderr
+    assert result.json["is_corrupt"] is True
+    assert result.json["data"] == "{\\xfe"
 
 
 def test_a_tree_lists_parents_before_their_children(cluster: Zkctl) -> None:
@@ -288,20 +288,20 @@ def test_a_dry_run_says_what_it_would_delete_and_deletes_nothing(cluster: Zkctl)
 
 
 def test_off_a_terminal_an_election_needs_yes(cluster: Zkctl) -> None:
-    answer = cluster("controller", "elect", *HERE)
+    result = cluster("controller", "elect", *HERE)
 
-    assert answer.exit_code == 5
-    assert "--yes" in answer.stderr
+    assert result.exit_code == 5
+    assert "--yes" in result.stderr
     assert cluster.zookeeper.peek("/controller") is not None
 
 
 def test_without_a_controller_there_is_nothing_to_delete(zkctl: Zkctl) -> None:
     zkctl.create("/controller_epoch", b"3")
 
-    answer = zkctl("controller", "elect", "--yes", *HERE)
+    result = zkctl("controller", "elect", "--yes", *HERE)
 
-    assert answer.exit_code == 5
-    assert "there is no controller to move" in answer.stderr
+    assert result.exit_code == 5
+    assert "there is no controller to move" in result.stderr
 
 
 @pytest.mark.parametrize("how", ["--yes", "--dry-run"])
@@ -309,10 +309,10 @@ def test_the_claim_of_a_kraft_controller_is_not_deleted(cluster: Zkctl, how: str
     claim = ControllerZnode(3000, 1, kraft_controller_epoch=4).encode()
     cluster.session().write(SetData(ControllerZnode.PATH, claim))
 
-    answer = cluster("controller", "elect", how, *HERE)
+    result = cluster("controller", "elect", how, *HERE)
 
-    assert answer.exit_code == 5
-    assert "/controller belongs to KRaft controller 3000" in answer.stderr
+    assert result.exit_code == 5
+    assert "/controller belongs to KRaft controller 3000" in result.stderr
     assert cluster.zookeeper.peek(ControllerZnode.PATH) is not None
 
 
@@ -336,10 +336,10 @@ def test_a_controller_that_moved_since_it_was_shown_is_not_deleted(cluster: Zkct
 
 
 def test_an_election_that_no_broker_wins_times_out(cluster: Zkctl) -> None:
-    answer = cluster("controller", "elect", "--yes", "--timeout", "0.3", *HERE)
+    result = cluster("controller", "elect", "--yes", "--timeout", "0.3", *HERE)
 
-    assert answer.exit_code == 4
-    assert answer.stdout == ""
+    assert result.exit_code == 4
+    assert result.stdout == ""
     assert cluster.zookeeper.peek("/controller") is None
 
 
@@ -364,14 +364,14 @@ def test_a_deletion_whose_answer_was_lost_is_not_said_to_have_done_nothing(
     monkeypatch.setattr(SimulatedSession, "perform", loses_the_first_answer)
     module = import_module("zkcontroller_cli.elections.election")
     monkeypatch.setattr(module, "_SETTLE_S", 0.0)
-    answer = cluster("controller", "elect", "--yes", "--timeout", "0.5", "-o", "json", *HERE)
+    result = cluster("controller", "elect", "--yes", "--timeout", "0.5", "-o", "json", *HERE)
 
-    assert "nothing was deleted" not in answer.stderr
-    assert "deleted /controller, or it went by itself, is not known" in answer.stderr
+    assert "nothing was deleted" not in result.stderr
+    assert "deleted /controller, or it went by itself, is not known" in result.stderr
     if is_elected:
-        assert (answer.exit_code, answer.json["controller_id"]) == (0, 2)
+        assert (result.exit_code, result.json["controller_id"]) == (0, 2)
     else:
-        assert answer.exit_code == 4
+        assert result.exit_code == 4
 
 
 def test_an_ipv6_address_of_a_broker_is_shown_in_brackets(cluster: Zkctl) -> None:

@@ -112,29 +112,29 @@ def cluster(zkctl: Zkctl) -> Zkctl:
 
 
 def test_what_holds_already_ends_at_once(cluster: Zkctl) -> None:
-    answer = cluster(
+    result = cluster(
         "wait", *HERE, "--for=controller", "--for", "broker=2", "--for=deleted=lost",
         "--for=leader=orders-0", "--for=reassigned",
     )  # fmt: skip
 
-    assert answer.exit_code == 0, answer.stderr
-    assert {row["is_met"] for row in answer.json} == {True}
-    assert [row["condition"] for row in answer.json] == [
+    assert result.exit_code == 0, result.stderr
+    assert {row["is_met"] for row in result.json} == {True}
+    assert [row["condition"] for row in result.json] == [
         *("controller", "broker=2", "deleted=lost", "leader=orders-0", "reassigned")
     ]
 
 
 def test_what_does_not_come_ends_with_4_and_names_what_lacks(cluster: Zkctl) -> None:
-    answer = cluster("wait", *HERE, "--for=isr=full", "--for=controller")
+    result = cluster("wait", *HERE, "--for=isr=full", "--for=controller")
 
-    assert answer.exit_code == 4
-    found = {row["condition"]: row for row in answer.json}
+    assert result.exit_code == 4
+    found = {row["condition"]: row for row in result.json}
     assert found["controller"]["is_met"] is True
     assert found["isr=full"]["waits_for"] == [
         *("orders-1 lacks 1 in sync", "orders-2 has no leader", "orders-2 lacks 2 in sync")
     ]
-    assert "waits for isr=full: orders-1 lacks 1 in sync" in answer.stderr
-    assert answer.stderr.splitlines()[-1].startswith("zkctl: not in time: waits for isr=full")
+    assert "waits for isr=full: orders-1 lacks 1 in sync" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("zkctl: not in time: waits for isr=full")
 
 
 def test_a_marked_topic_is_still_there_and_its_isrs_do_not_count(cluster: Zkctl) -> None:
@@ -152,9 +152,9 @@ def test_a_move_in_a_topics_znode_is_waited_for(cluster: Zkctl) -> None:
     moving = TopicZnode(None, {0: ReplicaAssignment((1, 2), adding_replicas=(2,))})
     cluster.create(TopicZnode.path("moving"), moving.encode())
 
-    answer = cluster("wait", *HERE, "--for=reassigned")
+    result = cluster("wait", *HERE, "--for=reassigned")
 
-    assert (answer.exit_code, answer.json[0]["waits_for"]) == (4, ["moving-0 is being moved"])
+    assert (result.exit_code, result.json[0]["waits_for"]) == (4, ["moving-0 is being moved"])
 
 
 def test_a_watch_wakes_it_when_the_change_comes(
@@ -180,11 +180,11 @@ def test_a_watch_wakes_it_when_the_change_comes(
 
     monkeypatch.setattr(looks, "watch_for", change_after_watching)
 
-    answer = cluster("wait", *HERE[:-1], "60", "--for=isr=full", "--for=controller")
+    result = cluster("wait", *HERE[:-1], "60", "--for=isr=full", "--for=controller")
 
-    assert answer.exit_code == 0, answer.stderr
-    assert [row["is_met"] for row in answer.json] == [True, True]
-    assert "orders-2 has no leader" in answer.stderr
+    assert result.exit_code == 0, result.stderr
+    assert [row["is_met"] for row in result.json] == [True, True]
+    assert "orders-2 has no leader" in result.stderr
     assert len(watched) == 1
 
 
@@ -205,23 +205,23 @@ def test_a_vanished_broker_is_waited_for_until_it_is_back(
 
     monkeypatch.setattr(looks, "look_at_zookeeper", come_back)
 
-    answer = cluster("wait", *HERE[:-1], "60", "--for=broker=2")
+    result = cluster("wait", *HERE[:-1], "60", "--for=broker=2")
 
-    assert answer.exit_code == 0, answer.stderr
-    assert "waits for broker=2: broker 2 is not registered" in answer.stderr
+    assert result.exit_code == 0, result.stderr
+    assert "waits for broker=2: broker 2 is not registered" in result.stderr
 
 
 def test_topics_without_a_condition_that_they_limit_are_bad_usage(cluster: Zkctl) -> None:
-    answer = cluster("wait", *HERE, "--for=controller", "--topic", "orders")
+    result = cluster("wait", *HERE, "--for=controller", "--topic", "orders")
 
-    assert (answer.exit_code, "neither is waited for" in answer.stderr) == (2, True)
+    assert (result.exit_code, "neither is waited for" in result.stderr) == (2, True)
 
 
 def test_brokers_that_do_not_answer_are_asked_until_the_time_is_over(zkctl: Zkctl) -> None:
     at = ("-b", "127.0.0.1:1", "-o", "json", "--timeout", "0.5")
 
-    answer = zkctl("wait", *at, "--for=broker=1")
+    result = zkctl("wait", *at, "--for=broker=1")
 
-    assert answer.exit_code == 4
-    assert answer.json[0]["is_met"] is False
-    assert "broker=1" in answer.stderr
+    assert result.exit_code == 4
+    assert result.json[0]["is_met"] is False
+    assert "broker=1" in result.stderr

@@ -123,12 +123,12 @@ def test_each_answer_is_a_new_block_until_ctrl_c(zkctl: Zkctl, pauses: Pauses) -
         zkctl.session().write(Delete(BrokerIdZnode.path(2)))
 
     pauses.between = stop_broker_2
-    answer = zkctl(*LIST, "csv", "--watch", "7")
+    result = zkctl(*LIST, "csv", "--watch", "7")
 
-    first, second = answer.stdout.split("\n\n")
+    first, second = result.stdout.split("\n\n")
     assert [line.split(",")[0] for line in first.splitlines()] == ["broker_id", "1", "2"]
     assert [line.split(",")[0] for line in second.splitlines()] == ["broker_id", "1"]
-    assert answer.exit_code == 130
+    assert result.exit_code == 130
     assert pauses.seconds == [7.0, 7.0]
 
 
@@ -159,15 +159,15 @@ def test_an_error_at_the_first_look_ends_it_and_a_later_one_does_not(
 
     monkeypatch.setattr(registrations, "live_broker_ids", sometimes)
     pauses._looks = 3
-    answer = zkctl(*LIST, "jsonl", "--watch")
+    result = zkctl(*LIST, "jsonl", "--watch")
 
     assert missing.exit_code == 5
     assert seconds_before == []
-    assert answer.exit_code == 130
-    assert answer.stderr.split("\n") == [
+    assert result.exit_code == 130
+    assert result.stderr.split("\n") == [
         *("zkctl: away for a moment", "", "zkctl: interrupted", ""),
     ]
-    assert [orjson.loads(line)["broker_id"] for line in answer.stdout.splitlines()] == [1, 2, 1, 2]
+    assert [orjson.loads(line)["broker_id"] for line in result.stdout.splitlines()] == [1, 2, 1, 2]
 
 
 def test_a_defect_ends_it_at_any_look(
@@ -182,10 +182,10 @@ def test_a_defect_ends_it_at_any_look(
 
 
 def test_an_argument_behind_watch_without_seconds_is_explained(zkctl: Zkctl) -> None:
-    answer = zkctl("znode", "get", "--watch", "/controller", "-z", "zk:1")
+    result = zkctl("znode", "get", "--watch", "/controller", "-z", "zk:1")
 
-    assert answer.exit_code == 2
-    assert "--watch=2 /controller" in answer.stderr
+    assert result.exit_code == 2
+    assert "--watch=2 /controller" in result.stderr
 
 
 class FakeTerminal(io.StringIO):

@@ -66,13 +66,13 @@ class OldBroker:
     """Stands in for a connection to a broker that offers those versions; keeps what it was sent."""
 
     def __init__(
-        self, offered: Mapping[int, int], answer: Callable[[RequestPayload], ResponsePayload]
+        self, offered: Mapping[int, int], result: Callable[[RequestPayload], ResponsePayload]
     ) -> None:
         self.peer = "old:9092"
         self.last_correlation_id = -1
         self.asked: list[RequestPayload] = []
         self._offered = offered
-        self._answer = answer
+        self._answer = result
 
     async def request(self, payload: RequestPayload) -> ResponsePayload:
         write(payload)  # what cannot be encoded fails here
@@ -140,12 +140,12 @@ def test_each_request_is_asked_in_the_brokers_version_and_read_in_ours(
 ) -> None:
     random = Random(key * 100 + version)
     for _ in range(20):
-        answers: list[Any] = []
+        results: list[Any] = []
 
-        def answer(request: RequestPayload, answers: list[Any] = answers) -> ResponsePayload:
+        def answer(request: RequestPayload, results: list[Any] = results) -> ResponsePayload:
             kind = response_type(key, int(request.__version__))
-            answers.append(random_message(random, kind, {}))
-            made: ResponsePayload = answers[-1]
+            results.append(random_message(random, kind, {}))
+            made: ResponsePayload = results[-1]
             return made
 
         broker = OldBroker({key: version}, answer)
@@ -154,7 +154,7 @@ def test_each_request_is_asked_in_the_brokers_version_and_read_in_ours(
 
         assert [int(request.__version__) for request in broker.asked] == [version]
         assert type(response) is response_type(key, NEWEST[key])
-        assert_says_the_same(answers[0], response)
+        assert_says_the_same(results[0], response)
 
 
 def assert_says_the_same(older: Any, newest: Any) -> None:

@@ -300,14 +300,14 @@ def test_split_vote() -> None:
     assert arrived == []
 
     frame = taught.next("Every request was refused. Each candidate has one vote of three, and two")
-    answers = [
+    responses = [
         line.text
         for step in taught.recording.steps[: taught.index + 1]
         for line in step.lines
         if line.kind == "answer"
     ]
-    assert len(answers) == 6
-    assert all(text.endswith("refused the vote") for text in answers)
+    assert len(responses) == 6
+    assert all(text.endswith("refused the vote") for text in responses)
 
     frame = taught.next("Each waits for a time of its own, by chance. Node 2 was first this time:")
     assert (frame["node/2"]["state"], frame["node/2"]["epoch"]) == ("leader", 2)

@@ -156,10 +156,10 @@ def test_every_cause_comes_before_its_step(recording: Recording) -> None:
 
 
 def test_an_answer_is_caused_by_its_question(recording: Recording) -> None:
-    answers = [step for step in recording.steps if step.lines[0].kind == "answer"]
+    responses = [step for step in recording.steps if step.lines[0].kind == "answer"]
 
-    assert answers
-    for step in answers:
+    assert responses
+    for step in responses:
         assert step.cause is not None
         questions = [
             line

@@ -197,10 +197,10 @@ def test_the_tables_of_the_page_are_those_of_the_code() -> None:
 
 
 def test_the_server_answers_with_its_document(server: KitHttpServer) -> None:
-    answer = ask(server, "GET", "/openapi.json")
+    response = ask(server, "GET", "/openapi.json")
 
-    assert answer.status == 200
-    assert answer.body == json.loads(json.dumps(DOCUMENT))
+    assert response.status == 200
+    assert response.body == json.loads(json.dumps(DOCUMENT))
 
 
 @pytest.mark.parametrize(
@@ -275,10 +275,14 @@ def test_a_request_that_is_not_taken_says_why(
     error: str,
     field: str | None,
 ) -> None:
-    answer = ask(server, method, path, body, headers)
+    response = ask(server, method, path, body, headers)
 
-    assert (answer.status, answer.body["error"], answer.body["field"]) == (status, error, field)
-    assert answer.body["message"]
+    assert (response.status, response.body["error"], response.body["field"]) == (
+        status,
+        error,
+        field,
+    )
+    assert response.body["message"]
     assert CODES[error][0] == status
     assert ask(server, "GET", "/clusters").body == {"clusters": []}
 
@@ -304,8 +308,8 @@ def test_what_is_no_request_is_answered_in_the_same_shape(
 ) -> None:
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
         connection.sendall(line)
-        with connection.makefile("rb") as answer:
-            head, _, body = answer.read().partition(b"\r\n\r\n")
+        with connection.makefile("rb") as response:
+            head, _, body = response.read().partition(b"\r\n\r\n")
 
     assert head.startswith(b"HTTP/1.1 400 ")
     assert json.loads(body)["error"] == "invalid"
@@ -316,8 +320,8 @@ def test_half_a_body_is_not_taken_for_a_whole_one(server: KitHttpServer) -> None
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
         connection.sendall(head + b"Content-Length: 100\r\n\r\n{}")
         connection.shutdown(socket.SHUT_WR)
-        with connection.makefile("rb") as answer:
-            body = answer.read().partition(b"\r\n\r\n")[2]
+        with connection.makefile("rb") as response:
+            body = response.read().partition(b"\r\n\r\n")[2]
 
     assert json.loads(body)["message"] == "the body ended after 2 of 100 bytes"
 
@@ -337,24 +341,24 @@ def test_without_its_extra_the_verb_says_which_one_it_needs() -> None:
 
 def test_one_connection_carries_many_requests(server: KitHttpServer) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
-    answers = []
+    responses = []
     for path in ("/", "/clusters/9", "/clusters"):
         connection.request("GET", path)
         response = connection.getresponse()
-        answers.append((response.status, json.loads(response.read())))
+        responses.append((response.status, json.loads(response.read())))
         assert response.headers["Connection"] is None
     connection.close()
 
-    assert [status for status, _ in answers] == [200, 404, 200]
+    assert [status for status, _ in responses] == [200, 404, 200]
 
 
 def test_a_token_is_wanted_once_there_is_one(tmp_path: Path) -> None:
     for server in serving(tmp_path, "secret"):
         for given_token in ("", "Bearer", "Bearer secre", "Bearer secret2", "Basic secret"):
             headers = {"Authorization": given_token}
-            answer = ask(server, "GET", "/", headers=headers)
-            assert (answer.status, answer.body["error"]) == (401, "unauthorized")
-            assert answer.headers["WWW-Authenticate"] == "Bearer"
+            response = ask(server, "GET", "/", headers=headers)
+            assert (response.status, response.body["error"]) == (401, "unauthorized")
+            assert response.headers["WWW-Authenticate"] == "Bearer"
         right = {"Authorization": "Bearer secret"}
         assert ask(server, "GET", "/", headers=right).status == 200
         # A page cannot have the token; one that had it would still be refused.
@@ -367,12 +371,12 @@ def test_more_requests_than_may_be_at_work_are_asked_to_come_again(
     for _ in range(http_server.MOST_REQUESTS):
         assert server.turns.acquire(blocking=False)
     try:
-        answer = ask(server, "GET", "/")
+        response = ask(server, "GET", "/")
     finally:
         server.turns.release(http_server.MOST_REQUESTS)
 
-    assert (answer.status, answer.body["error"]) == (429, "too_many")
-    assert answer.headers["Retry-After"] == "1"
+    assert (response.status, response.body["error"]) == (429, "too_many")
+    assert response.headers["Retry-After"] == "1"
     assert ask(server, "GET", "/").status == 200
 
 
@@ -393,7 +397,7 @@ def test_no_body_makes_the_server_fail_without_a_cluster(
     body = data.draw(bodies(_schema(route), {}))
     path = re.sub(r"\{(\w+)\}", "1", route.path)
 
-    answer = ask(server, route.method, path, json.dumps(body).encode(), JSON)
+    response = ask(server, route.method, path, json.dumps(body).encode(), JSON)
 
-    assert answer.status in (400, 404), answer
-    assert answer.body["message"]
+    assert response.status in (400, 404), response
+    assert response.body["message"]

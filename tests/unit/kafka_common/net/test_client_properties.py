@@ -122,13 +122,13 @@ def test_what_makes_no_sense_is_one_sentence_for_the_person_who_types(
     file = tmp_path / "client.properties"
     file.write_text(format_properties(properties))
 
-    answer = zkctl("-b", "127.0.0.1:1", "--command-config", str(file), "topic", "list")
+    result = zkctl("-b", "127.0.0.1:1", "--command-config", str(file), "topic", "list")
 
-    assert answer.exit_code == USAGE
-    assert key in answer.stderr
-    assert allowed in answer.stderr
-    assert "secret" not in answer.stderr
-    assert answer.stderr.count("\n") == 1
+    assert result.exit_code == USAGE
+    assert key in result.stderr
+    assert allowed in result.stderr
+    assert "secret" not in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -152,10 +152,10 @@ def test_a_file_that_cannot_be_read_is_named(
         ("-b", "127.0.0.1:1", "topic", "list", "--command-config", str(file)),
         ("quorum", "describe", "--bootstrap-controller", "a:1", "--command-config", str(file)),
     ):
-        answer = zkctl(*arguments)
-        assert answer.exit_code == USAGE
-        assert said in answer.stderr
-        assert answer.stderr.count("\n") == 1
+        result = zkctl(*arguments)
+        assert result.exit_code == USAGE
+        assert said in result.stderr
+        assert result.stderr.count("\n") == 1
 
 
 def test_the_environment_names_the_file_too(

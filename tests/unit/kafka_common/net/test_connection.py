@@ -134,10 +134,10 @@ async def test_calls_from_several_tasks_are_answered_each_its_own() -> None:
     async with listening(peer) as port:
         connection = await opened(port)
         bodies = [bytes([n]) for n in range(20)]
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             *(connection.call(UPDATE_METADATA, 8, (body,)) for body in bodies)
         )
-        assert answers == bodies
+        assert responses == bodies
         assert connection.last_correlation_id == 19
         await connection.close()
 

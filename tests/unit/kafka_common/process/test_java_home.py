@@ -43,17 +43,17 @@ def run(machine: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_nothing_is_installed_where_that_is_forbidden(machine: Path) -> None:
-    answer = run(machine, ZKCONTROLLER_INSTALL_JAVA="no")
+    response = run(machine, ZKCONTROLLER_INSTALL_JAVA="no")
 
-    assert answer.returncode == 1
+    assert response.returncode == 1
     assert not (machine / "apt").exists()
-    assert answer.stdout == ""
+    assert response.stdout == ""
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may install a package")
 def test_what_is_installed_is_said_first(machine: Path) -> None:
-    answer = run(machine)
+    response = run(machine)
 
     assert (machine / "apt").exists()
-    assert "installing the system package" in answer.stderr
-    assert "as root" in answer.stderr
+    assert "installing the system package" in response.stderr
+    assert "as root" in response.stderr

@@ -115,7 +115,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reader", "version", "answer"),
+    ("reader", "version", "response"),
     [
         (read_leader_and_isr_response, 7, bytes(2) + b"\x02" + bytes(16) + b"\x02" + bytes(9)),
         (read_leader_and_isr_response, 4, bytes(2) + b"\x02\x02a" + bytes(8)),
@@ -125,17 +125,17 @@ def test_unknown_tagged_fields_are_skipped() -> None:
     ],
 )
 def test_answers_cut_short_or_garbled_are_refused(
-    reader: Reader, version: int, answer: bytes
+    reader: Reader, version: int, response: bytes
 ) -> None:
     random = Random(5)
-    reader(version, answer)
+    reader(version, response)
 
-    for size in range(len(answer)):
+    for size in range(len(response)):
         with pytest.raises(InvalidFrame):
-            reader(version, answer[:size])
+            reader(version, response[:size])
     for _ in range(300):
-        garbled = bytearray(answer)
-        garbled[random.randrange(len(answer))] = random.randrange(256)
+        garbled = bytearray(response)
+        garbled[random.randrange(len(response))] = random.randrange(256)
         _read_or_refuse(reader, version, bytes(garbled))
 
 
@@ -147,7 +147,7 @@ def _read_or_refuse(reader: Reader, version: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         pytest.param(b"\0\0\0", id="a null array"),
         pytest.param(b"\0\0\x02\0" + bytes(8), id="a null name"),
@@ -155,6 +155,6 @@ def _read_or_refuse(reader: Reader, version: int, data: bytes) -> None:
         pytest.param(b"\0\0\x02\x02\xff\0\0\0\0\0\x0b\0\0", id="a name that is not UTF-8"),
     ],
 )
-def test_an_answer_that_makes_no_sense_is_refused(answer: bytes) -> None:
+def test_an_answer_that_makes_no_sense_is_refused(response: bytes) -> None:
     with pytest.raises(InvalidFrame):
-        read_stop_replica_response(4, answer)
+        read_stop_replica_response(4, response)

@@ -83,7 +83,7 @@ def test_a_change_that_is_lost_with_the_leadership_never_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "answer"),
+    ("request_", "response"),
     [
         (GetFinalizedFeatures(), ({FEATURE_NAME: 1}, NEVER_CHANGED)),
         (DescribeConfigs({}), {}),
@@ -91,11 +91,11 @@ def test_a_change_that_is_lost_with_the_leadership_never_was() -> None:
     ],
 )
 def test_a_controller_that_has_read_nothing_knows_of_nothing(
-    request_: ReadRequest, answer: object
+    request_: ReadRequest, response: object
 ) -> None:
     world = QuorumWorld(config=QUIET)
 
-    assert world.ask(request_, object, 3000) == answer
+    assert world.ask(request_, object, 3000) == response
     assert world.faults == []
 
 

@@ -235,4 +235,4 @@ def test_extreme_durations_leave_the_controller_at_work(name: str, duration_ms: 
     world.create_topic("later", (1, 2))
 
     assert (world.faults, world.rafts[3000].resigned) == ([], [])
-    assert not any(isinstance(each, ApiException) for each in world.answers.values())
+    assert not any(isinstance(each, ApiException) for each in world.responses.values())

@@ -120,11 +120,11 @@ def registration(*features: BrokerFeature) -> RegisterBroker:
 
 
 def is_registered(world: QuorumWorld, *features: BrokerFeature) -> bool:
-    answer = world.answers[world.send(registration(*features))]
-    if isinstance(answer, ApiException):
-        assert answer.error is ErrorCode.unsupported_version
+    response = world.responses[world.send(registration(*features))]
+    if isinstance(response, ApiException):
+        assert response.error is ErrorCode.unsupported_version
         return False
-    assert isinstance(answer, BrokerRegistrationReply)
+    assert isinstance(response, BrokerRegistrationReply)
     return True
 
 

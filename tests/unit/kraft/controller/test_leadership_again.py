@@ -62,7 +62,7 @@ def test_a_request_that_was_answered_makes_room_for_one(monkeypatch: pytest.Monk
         for number in numbers:
             world.note(controller.enqueue(ControllerRequestReceived(number, FindAllTopicIds())))
         world.feed(3000, None)
-        *served, refused = (world.answers[number] for number in numbers)
+        *served, refused = (world.responses[number] for number in numbers)
         assert served == [{}, {}]
         assert isinstance(refused, ApiException)
 

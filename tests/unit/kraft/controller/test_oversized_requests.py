@@ -93,9 +93,9 @@ def test_a_registration_that_no_record_holds_leaves_nothing_of_the_broker(
         log_dirs=(UUID(int=(1 << 64) + 9),),
     )
 
-    answer = world.answers[world.send(RegisterBroker(request))]
+    response = world.responses[world.send(RegisterBroker(request))]
 
-    is_refused = isinstance(answer, ApiException)
+    is_refused = isinstance(response, ApiException)
     assert is_refused == (length > LONGEST)
     cluster = world.active.state.cluster
     assert cluster.heartbeats.usable_broker_ids() == ([1] if is_refused else [1, 9])

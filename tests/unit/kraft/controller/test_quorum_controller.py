@@ -68,10 +68,10 @@ def partition_of(world: QuorumWorld, topic_id: UUID) -> PartitionRegistration:
     return partition
 
 
-def creation(answer: object) -> CreatableTopicResult:
+def creation(response: object) -> CreatableTopicResult:
     """What became of the one topic that was to be created."""
-    assert isinstance(answer, tuple)
-    (result,) = answer
+    assert isinstance(response, tuple)
+    (result,) = response
     assert isinstance(result, CreatableTopicResult)
     return result
 
@@ -123,7 +123,7 @@ def test_requests_that_waited_for_the_claim_run_after_the_activation() -> None:
         EndTransactionRecord,
         FeatureLevelRecord,
     ]
-    assert world.answers.keys() == {1}
+    assert world.responses.keys() == {1}
 
 
 # ---------------------------------------------------------------------- deadlines
@@ -139,7 +139,7 @@ def test_a_request_past_its_deadline_times_out_and_starts_nothing(world: QuorumW
     world.now_ms += 10
     world.feed(3000, None)
 
-    refused = world.answers[1]
+    refused = world.responses[1]
     assert isinstance(refused, ApiException)
     assert refused.error is ErrorCode.request_timed_out
     assert controller.counters.operations_timed_out == 1
@@ -159,9 +159,9 @@ def test_empty_requests_are_answered_at_once_even_behind_others(world: QuorumWor
         (AlterClientQuotas(()), {}),
         (AlterUserScramCredentials((), ()), {}),
     ]
-    for number, (empty, answer) in enumerate(empty_ones, start=2):
+    for number, (empty, response) in enumerate(empty_ones, start=2):
         completed = controller.enqueue(ControllerRequestReceived(number, empty))
-        assert completed == [ControllerRequestCompleted(number, answer)]
+        assert completed == [ControllerRequestCompleted(number, response)]
 
     assert controller.next_time_ms(world.now_ms) == world.now_ms
 
@@ -179,7 +179,7 @@ def test_an_expired_heartbeat_still_refreshes_the_session(world: QuorumWorld) ->
     world.feed(3000, None)
     world.advance(SESSION_TIMEOUT_MS)
 
-    assert isinstance(world.answers[999], ApiException)
+    assert isinstance(world.responses[999], ApiException)
     assert controller.counters.timed_out_heartbeats == 1
     assert controller.state.cluster.is_unfenced(1)
     world.advance(1)
@@ -191,12 +191,12 @@ def test_too_many_requests_are_refused(world: QuorumWorld, monkeypatch: pytest.M
     controller = world.active
     for number in (901, 902, 903):
         world.note(controller.enqueue(ControllerRequestReceived(number, FindAllTopicIds())))
-    refused = world.answers[903]
+    refused = world.responses[903]
     assert isinstance(refused, ApiException)
     assert refused.error is ErrorCode.request_timed_out
 
     world.feed(3000, None)
-    assert world.answers[901] == world.answers[902] == {}
+    assert world.responses[901] == world.responses[902] == {}
     assert world.ask(FindAllTopicIds(), dict) == {}
 
 
@@ -208,15 +208,15 @@ def test_an_answer_waits_for_the_commit_and_readers_see_nothing_before(world: Qu
     world.log.is_slow = True
 
     write = world.send(topic("orders", (1,)))
-    assert write not in world.answers
+    assert write not in world.responses
     assert world.ask(FindAllTopicIds(), dict) == {}
     again = world.send(topic("orders", (1,)))
-    assert again not in world.answers  # it has seen what is not committed
+    assert again not in world.responses  # it has seen what is not committed
 
     world.commit()
-    created = creation(world.answers[write])
+    created = creation(world.responses[write])
     assert created.error.error is ErrorCode.none
-    refused = creation(world.answers[again])
+    refused = creation(world.responses[again])
     assert refused.error.error is ErrorCode.topic_already_exists
     assert list(world.ask(FindAllTopicIds(), dict)) == ["orders"]
 
@@ -289,7 +289,7 @@ def test_who_loses_the_leadership_undoes_what_was_not_committed() -> None:
 
     world.elect(3001)
 
-    refused = world.answers[lost]
+    refused = world.responses[lost]
     assert isinstance(refused, ApiException)
     assert refused.error is ErrorCode.not_controller
     assert not first.is_active

@@ -96,12 +96,12 @@ def test_every_controller_gets_where_a_newcomer_gets(steps: list[Step]) -> None:
         assert everything(controller) == everything(newcomer), node_id
 
     for request_id, name in scenario.created.items():
-        answer = world.answers[request_id]
-        if isinstance(answer, ApiException):
-            assert answer.error is ErrorCode.not_controller
+        response = world.responses[request_id]
+        if isinstance(response, ApiException):
+            assert response.error is ErrorCode.not_controller
             continue
-        assert isinstance(answer, tuple)
-        (result,) = answer
+        assert isinstance(response, tuple)
+        (result,) = response
         assert isinstance(result, CreatableTopicResult)
         if not result.error.is_failure and name not in scenario.ever_deleted:
             assert newcomer.state.replication.state.topics_by_name[name] == result.topic_id

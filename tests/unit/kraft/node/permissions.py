@@ -69,8 +69,8 @@ def acl_description(name: str | None = None) -> RequestPayload:
 async def allow(node: SecuredNode, *rules: tuple[ResourceType, str, AclOperation]) -> None:
     """The admin allows something to alice, and it counts."""
     async with node.client("admin") as admin:
-        answer = await admin.ask(acl_creation(*rules))
-        assert codes(answer.results) == [ErrorCode.none] * len(rules)
+        response = await admin.ask(acl_creation(*rules))
+        assert codes(response.results) == [ErrorCode.none] * len(rules)
 
         async def is_known() -> bool:
             described = await admin.ask(acl_description())

@@ -164,7 +164,7 @@ async def test_a_refusal_that_quotes_the_longest_key_reaches_its_client(
         schema = request_schema(ApiKey.ALTER_CLIENT_QUOTAS, version)
         longest = "x" * MAX_STRING_BYTES
 
-        answer = await client.ask(
+        response = await client.ask(
             ApiKey.ALTER_CLIENT_QUOTAS,
             version,
             entries=(
@@ -177,7 +177,7 @@ async def test_a_refusal_that_quotes_the_longest_key_reaches_its_client(
             validate_only=False,
         )
 
-        [refused] = answer.entries
+        [refused] = response.entries
         assert ErrorCode(refused.error_code) is ErrorCode.invalid_request
         assert "xxx…" in refused.error_message
 

@@ -104,11 +104,11 @@ async def test_configurations_are_shown_to_who_may_see_them(tmp_path: Path) -> N
 
         async def shown_to_alice() -> dict[int, ErrorCode]:
             async with node.client("alice") as alice:
-                answer = await alice.ask(asked)
-                assert all(bool(row.configs) <= (row.error_code == 0) for row in answer.results), (
-                    "told in spite of an error"
-                )
-                return {row.resource_type: ErrorCode(row.error_code) for row in answer.results}
+                response = await alice.ask(asked)
+                assert all(
+                    bool(row.configs) <= (row.error_code == 0) for row in response.results
+                ), "told in spite of an error"
+                return {row.resource_type: ErrorCode(row.error_code) for row in response.results}
 
         assert await shown_to_alice() == {
             BROKER: DENIED, LOGGER: DENIED, METRICS: DENIED, TOPIC: TOPIC_DENIED,
@@ -152,8 +152,8 @@ async def test_who_has_logged_in_gets_a_token_and_one_for_others_by_a_rule(tmp_p
                 max_lifetime=i64Timedelta.parse(timedelta(milliseconds=-1)),
             )
             api_key = int(ApiKey.CREATE_DELEGATION_TOKEN)
-            answer = await alice.call(api_key, 3, write(request))
-            return read(numeric_response_type(api_key, 3), answer)
+            response = await alice.call(api_key, 3, write(request))
+            return read(numeric_response_type(api_key, 3), response)
 
         own = await token_for(None)
         assert (ErrorCode(own.error_code), own.principal_name) == (ErrorCode.none, "alice")

@@ -126,8 +126,8 @@ async def test_a_busy_controller_is_not_waited_for() -> None:
     versions = NodeVersions({18: (0, 4)}, controller)
 
     async def epoch() -> int:
-        answer: Any = await versions.respond(header, frame, start)
-        return int(answer.finalized_features_epoch)
+        response: Any = await versions.respond(header, frame, start)
+        return int(response.finalized_features_epoch)
 
     async with asyncio.timeout(10):
         assert await epoch() == await epoch() == -1
@@ -149,10 +149,10 @@ async def test_a_controller_that_has_ended_still_tells_what_it_said_last() -> No
     controller.answer = asyncio.get_running_loop().create_future()
     controller.answer.set_exception(ConnectionAbortedError("the controller stops"))
 
-    answer: Any = await versions.respond(header, frame, start)
+    response: Any = await versions.respond(header, frame, start)
 
-    [finalized] = answer.finalized_features
-    assert (finalized.max_version_level, answer.finalized_features_epoch) == (20, 3)
+    [finalized] = response.finalized_features
+    assert (finalized.max_version_level, response.finalized_features_epoch) == (20, 3)
 
 
 # ---------------------------------------------------------------------- DescribeCluster
@@ -394,7 +394,7 @@ async def test_what_a_controller_offers_and_does_not_do_is_an_error(tmp_path: Pa
     async with client_of_voter(tmp_path) as client:
         schema = request_schema(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0)
         users = tuple(schema.part("UserName", name=name) for name in ("alice", "bob"))
-        answers = [
+        responses = [
             await client.ask(ApiKey.CONTROLLED_SHUTDOWN, 0, broker_id=i32(1)),
             await client.ask(ApiKey.DESCRIBE_DELEGATION_TOKEN, 3, owners=None),
             await client.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, users=users),
@@ -402,6 +402,6 @@ async def test_what_a_controller_offers_and_does_not_do_is_an_error(tmp_path: Pa
         ]
 
         unknown = ErrorCode.unknown_server_error
-        assert [ErrorCode(each.error_code) for each in answers] == [unknown] * 4
-        assert [ErrorCode(row.error_code) for row in answers[2].results] == [unknown] * 2
-        assert answers[3].results == ()
+        assert [ErrorCode(each.error_code) for each in responses] == [unknown] * 4
+        assert [ErrorCode(row.error_code) for row in responses[2].results] == [unknown] * 2
+        assert responses[3].results == ()

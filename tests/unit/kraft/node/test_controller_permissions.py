@@ -150,17 +150,17 @@ GUARDED: Final = (
     (acl_deletion("nothing"), AclOperation.ALTER),
 )  # fmt: skip
 ROWS: Final[Mapping[int, Callable[[Any], list[Any]]]] = {
-    ApiKey.ELECT_LEADERS: lambda answer: [
-        answer,
-        *(row for topic in answer.replica_election_results for row in topic.partition_result),
+    ApiKey.ELECT_LEADERS: lambda response: [
+        response,
+        *(row for topic in response.replica_election_results for row in topic.partition_result),
     ],
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda answer: [
-        answer, *(row for topic in answer.responses for row in topic.partitions)
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda response: [
+        response, *(row for topic in response.responses for row in topic.partitions)
     ],
-    ApiKey.ALTER_CLIENT_QUOTAS: lambda answer: list(answer.entries),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda answer: list(answer.results),
-    ApiKey.CREATE_ACLS: lambda answer: list(answer.results),
-    ApiKey.DELETE_ACLS: lambda answer: list(answer.filter_results),
+    ApiKey.ALTER_CLIENT_QUOTAS: lambda response: list(response.entries),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda response: list(response.results),
+    ApiKey.CREATE_ACLS: lambda response: list(response.results),
+    ApiKey.DELETE_ACLS: lambda response: list(response.filter_results),
 }  # fmt: skip
 """Where an answer has errors; the others have one for all."""
 
@@ -173,7 +173,7 @@ ROWS: Final[Mapping[int, Callable[[Any], list[Any]]]] = {
 async def test_what_is_the_clusters_affair_needs_leave_for_the_cluster(
     tmp_path: Path, request_: RequestPayload, operation: AclOperation
 ) -> None:
-    rows = ROWS.get(int(request_.__api_key__), lambda answer: [answer])
+    rows = ROWS.get(int(request_.__api_key__), lambda response: [response])
 
     async with secured_node(tmp_path) as node, node.client("alice") as alice:
         refused = rows(await alice.ask(request_))
@@ -205,10 +205,10 @@ async def test_rules_are_created_described_and_deleted(tmp_path: Path) -> None:
             ]
 
             async def described() -> list[tuple[str, list[tuple[str, int]]]]:
-                answer = await admin.ask(acl_description())
+                response = await admin.ask(acl_description())
                 return [
                     (each.resource_name, [(acl.principal, int(acl.operation)) for acl in each.acls])
-                    for each in answer.resources
+                    for each in response.resources
                 ]
 
             both = [("User:alice", AclOperation.READ), ("User:alice", AclOperation.WRITE)]
@@ -259,9 +259,9 @@ async def test_an_election_of_no_known_kind_is_refused_with_its_partitions(tmp_p
         node.client("controller") as broker,
         node.client("alice") as alice,
     ):
-        for answer in (await broker.ask(election(5)), await broker.forward("admin", election(5))):
-            assert ErrorCode(answer.error_code) is ErrorCode.invalid_request
-            [topic] = answer.replica_election_results
+        for response in (await broker.ask(election(5)), await broker.forward("admin", election(5))):
+            assert ErrorCode(response.error_code) is ErrorCode.invalid_request
+            [topic] = response.replica_election_results
             assert [(p.partition_id, p.error_message) for p in topic.partition_result] == [
                 (0, "Unknown election type 5"),
                 (1, "Unknown election type 5"),
@@ -271,8 +271,8 @@ async def test_an_election_of_no_known_kind_is_refused_with_its_partitions(tmp_p
 
 async def test_topics_are_created_by_who_may_create_them(tmp_path: Path) -> None:
     async def created(client: Client, *names: str) -> dict[str, tuple[ErrorCode, str | None]]:
-        answer = await client.ask(topic_creation(*names))
-        return {t.name: (ErrorCode(t.error_code), t.error_message) for t in answer.topics}
+        response = await client.ask(topic_creation(*names))
+        return {t.name: (ErrorCode(t.error_code), t.error_message) for t in response.topics}
 
     async with secured_node(tmp_path) as node:
         refused = TOPIC_DENIED, "Authorization failed."
@@ -295,8 +295,8 @@ async def test_a_topic_that_may_not_be_seen_seems_to_be_there_or_not(tmp_path: P
     missing = UUID(int=99)
 
     async def deleted(client: Client, *topics: str | UUID) -> list[tuple[object, ErrorCode]]:
-        answer = await client.ask(topic_deletion(*topics))
-        rows = [(row.name or row.topic_id, ErrorCode(row.error_code)) for row in answer.responses]
+        response = await client.ask(topic_deletion(*topics))
+        rows = [(row.name or row.topic_id, ErrorCode(row.error_code)) for row in response.responses]
         return sorted(rows, key=str)
 
     async with secured_node(tmp_path) as node:
@@ -321,8 +321,8 @@ async def test_an_id_does_not_tell_its_topics_name(tmp_path: Path) -> None:
         async with node.client("alice") as alice:
 
             async def deleted(*topics: str | UUID) -> list[tuple[str | None, ErrorCode]]:
-                answer = await alice.ask(topic_deletion(*topics))
-                return [(row.name, ErrorCode(row.error_code)) for row in answer.responses]
+                response = await alice.ask(topic_deletion(*topics))
+                return [(row.name, ErrorCode(row.error_code)) for row in response.responses]
 
             assert await deleted(topic_id) == [(None, TOPIC_DENIED)]
             await allow(node, (ResourceType.TOPIC, "orders", AclOperation.DESCRIBE))
@@ -356,9 +356,9 @@ async def test_partitions_are_added_to_topics_that_may_be_altered(tmp_path: Path
     async with secured_node(tmp_path) as node:
         await allow(node, (ResourceType.TOPIC, "hers", AclOperation.ALTER))
         async with node.client("alice") as alice:
-            answer = await alice.ask(partition_creation("hers", "theirs"))
+            response = await alice.ask(partition_creation("hers", "theirs"))
 
-        assert {row.name: ErrorCode(row.error_code) for row in answer.results} == {
+        assert {row.name: ErrorCode(row.error_code) for row in response.results} == {
             "hers": ErrorCode.unknown_topic_or_partition,
             "theirs": TOPIC_DENIED,
         }
@@ -372,8 +372,8 @@ async def test_configurations_are_altered_by_who_may(tmp_path: Path) -> None:
             (topic, "hers"), (broker, ""), (logger, "1"), (unknown, "u"),
             (metrics, "twice"), (metrics, "twice"),
         )  # fmt: skip
-        answer = await client.ask(change)
-        return {int(row.resource_type): ErrorCode(row.error_code) for row in answer.responses}
+        response = await client.ask(change)
+        return {int(row.resource_type): ErrorCode(row.error_code) for row in response.responses}
 
     async with secured_node(tmp_path) as node, node.client("alice") as alice:
         found = await altered(alice)
@@ -410,10 +410,10 @@ async def test_a_creation_says_that_configurations_may_not_be_seen(tmp_path: Pat
             (ResourceType.TOPIC, "shown", AclOperation.DESCRIBE_CONFIGS),
         )
         async with node.client("alice") as alice:
-            answer = await alice.ask(topic_creation("shown", "hidden", "orders"))
+            response = await alice.ask(topic_creation("shown", "hidden", "orders"))
 
         shown, hidden, existing = (
-            {topic.name: topic for topic in answer.topics}[each]
+            {topic.name: topic for topic in response.topics}[each]
             for each in ("shown", "hidden", "orders")
         )
         assert (shown.error_code, shown.topic_config_error_code) == (0, 0)

@@ -93,9 +93,9 @@ class Requests:
             self._requests.respond(data, Peer("CONTROLLER", "10.0.0.9"))
         )
         _, start = parse_response_header(key, version, frame.frame[4:])
-        answer: Any = read_response(key, version, frame.frame[4:], start)
-        throttle_ms = answer.throttle_time // timedelta(milliseconds=1)
-        return ErrorCode(answer.topics[0].error_code), throttle_ms, frame.mute_ms
+        response: Any = read_response(key, version, frame.frame[4:], start)
+        throttle_ms = response.throttle_time // timedelta(milliseconds=1)
+        return ErrorCode(response.topics[0].error_code), throttle_ms, frame.mute_ms
 
 
 def test_a_strict_version_is_refused_as_long_as_the_quota_is_used_up() -> None:
@@ -166,9 +166,9 @@ async def test_a_quota_of_the_log_limits_what_a_broker_forwards(tmp_path: Path) 
         async with node.client("admin") as admin:
 
             async def create(version: int, name: str) -> tuple[ErrorCode, bool]:
-                answer = await admin.forward("admin", creation(version, name))
-                [topic] = answer.topics
-                return ErrorCode(topic.error_code), answer.throttle_time > timedelta(0)
+                response = await admin.forward("admin", creation(version, name))
+                [topic] = response.topics
+                return ErrorCode(topic.error_code), response.throttle_time > timedelta(0)
 
             assert await create(STRICT, "a") == (ErrorCode.none, False)
             assert await create(STRICT, "b") == (EXCEEDED, True)

@@ -52,8 +52,8 @@ def lasting(ms: int) -> i64Timedelta:
 async def direct(client: Client, api_key: ApiKey, version: int, **values: object) -> Any:
     """The answer to a client that asks the controller itself."""
     body = write(request_schema(api_key, version).request(**values))
-    answer = await client.connection.call(int(api_key), version, (body,))
-    return read(numeric_response_type(int(api_key), version), answer)
+    response = await client.connection.call(int(api_key), version, (body,))
+    return read(numeric_response_type(int(api_key), version), response)
 
 
 async def forwarded(
@@ -306,10 +306,10 @@ async def test_a_token_for_another_principal_needs_a_rule() -> None:
     )
     call = asked(ApiKey.CREATE_DELEGATION_TOKEN, "SASL_SSL", ALICE, Authorizer(AclCache({})))
 
-    answer: Any = await TOKEN_APIS[ApiKey.CREATE_DELEGATION_TOKEN].respond(request, call)
+    response: Any = await TOKEN_APIS[ApiKey.CREATE_DELEGATION_TOKEN].respond(request, call)
 
-    assert error_of(answer) is ErrorCode.delegation_token_authorization_failed
-    assert (answer.principal_name, answer.issue_timestamp) == ("bob", -1)
+    assert error_of(response) is ErrorCode.delegation_token_authorization_failed
+    assert (response.principal_name, response.issue_timestamp) == ("bob", -1)
 
 
 @pytest.mark.parametrize(
@@ -330,10 +330,10 @@ async def test_which_connections_are_trusted_with_tokens(
     )
     call = asked(ApiKey.RENEW_DELEGATION_TOKEN, protocol, principal)
 
-    answer = TOKEN_APIS[ApiKey.RENEW_DELEGATION_TOKEN].respond(request, call)
+    response = TOKEN_APIS[ApiKey.RENEW_DELEGATION_TOKEN].respond(request, call)
 
     if is_allowed:
         with pytest.raises(AssertionError, match="RenewDelegationToken"):
-            await answer
+            await response
     else:
-        assert error_of(await answer) is ErrorCode.delegation_token_request_not_allowed
+        assert error_of(await response) is ErrorCode.delegation_token_request_not_allowed

@@ -130,18 +130,18 @@ def forwarded_to(controller: Failing) -> Any:
     driver = cast(Any, SimpleNamespace(node=None))
     requests = QuorumRequests(driver, "cluster", controller)
     data = request_header(int(ApiKey.ENVELOPE), 0, 7, "broker") + write(enveloped)
-    answer = asyncio.run(requests.respond(data, Peer("CONTROLLER", "10.0.0.9"))).frame[4:]
-    _, start = parse_response_header(int(ApiKey.ENVELOPE), 0, answer)
-    return read_response(ApiKey.ENVELOPE, 0, answer, start)
+    response = asyncio.run(requests.respond(data, Peer("CONTROLLER", "10.0.0.9"))).frame[4:]
+    _, start = parse_response_header(int(ApiKey.ENVELOPE), 0, response)
+    return read_response(ApiKey.ENVELOPE, 0, response, start)
 
 
 def test_a_request_that_meets_a_defect_does_not_cost_the_broker_its_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    answer = forwarded_to(Failing(RuntimeError("a defect")))
+    response = forwarded_to(Failing(RuntimeError("a defect")))
 
-    assert answer.error_code is ErrorCode.unknown_server_error
-    assert answer.response_data is None
+    assert response.error_code is ErrorCode.unknown_server_error
+    assert response.response_data is None
     assert "a defect" in caplog.text
 
 

@@ -146,8 +146,8 @@ async def test_who_has_logged_in_cannot_do_so_as_if_for_the_first_time(tmp_path:
     async with secured_node(tmp_path) as node:
         authenticate = request_schema(ApiKey.SASL_AUTHENTICATE, 2).request(auth_bytes=b"")
         async with node.client("alice") as alice:
-            answer = await alice.ask(authenticate)
-            assert answer.error_code is ErrorCode.illegal_sasl_state
+            response = await alice.ask(authenticate)
+            assert response.error_code is ErrorCode.illegal_sasl_state
 
 
 async def test_credentials_of_scram_are_those_of_the_log(tmp_path: Path) -> None:
@@ -243,5 +243,5 @@ async def test_only_who_may_act_for_the_cluster_speaks_to_the_quorum(
         for request, version in requests:
             api_key = api_key_of(request)
             body = await client.call(api_key, version, write_request(request, version))
-            answer: Any = read_response(api_key, version, body)
-            assert ErrorCode(answer.error_code) is error
+            response: Any = read_response(api_key, version, body)
+            assert ErrorCode(response.error_code) is error

@@ -58,9 +58,9 @@ def answer_to(api_key: ApiKey, version: int, body: bytes) -> Any:
     driver = cast(Any, SimpleNamespace(node=None, ask=_never_read))
     requests = QuorumRequests(driver, "cluster", Giving())
     data = request_header(int(api_key), version, 7, "broker") + body
-    answer = asyncio.run(requests.respond(data, Peer("CONTROLLER", "10.0.0.9"))).frame[4:]
-    _, start = parse_response_header(int(api_key), version, answer)
-    return read_response(api_key, version, answer, start)
+    response = asyncio.run(requests.respond(data, Peer("CONTROLLER", "10.0.0.9"))).frame[4:]
+    _, start = parse_response_header(int(api_key), version, response)
+    return read_response(api_key, version, response, start)
 
 
 def test_an_answer_that_cannot_be_encoded_is_named_in_the_log_and_closes_the_connection(
@@ -81,9 +81,9 @@ def test_inside_of_an_envelope_it_is_the_envelopes_error(caplog: pytest.LogCaptu
         client_host_address=b"\x7f\0\0\1",
     )
 
-    answer = answer_to(ApiKey.ENVELOPE, 0, write(enveloped))
+    response = answer_to(ApiKey.ENVELOPE, 0, write(enveloped))
 
-    assert answer.error_code is ErrorCode.unknown_server_error
+    assert response.error_code is ErrorCode.unknown_server_error
     assert "clientId=admin, correlationId=42, api=AllocateProducerIds" in caplog.text
 
 
@@ -91,9 +91,9 @@ def test_another_voter_is_answered_with_an_error(caplog: pytest.LogCaptureFixtur
     voter = ReplicaKey(1, UUID(int=1))
     vote = VoteRequest("cluster", voter, 3, ReplicaKey(2, UUID(int=2)), OffsetAndEpoch(0, 0))
 
-    answer = answer_to(ApiKey.VOTE, 1, write_request(vote, 1))
+    response = answer_to(ApiKey.VOTE, 1, write_request(vote, 1))
 
-    assert answer.error_code is ErrorCode.unknown_server_error
+    assert response.error_code is ErrorCode.unknown_server_error
     assert "api=Vote, version=1" in caplog.text
 
 

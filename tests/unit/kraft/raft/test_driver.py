@@ -112,9 +112,9 @@ async def test_a_vote_is_on_disk_before_it_is_given() -> None:
         assert not vote.done()
         driven.disk.works.set()
 
-        answer = await vote
-        assert isinstance(answer, VoteResponse)
-        assert answer.vote_granted
+        response = await vote
+        assert isinstance(response, VoteResponse)
+        assert response.vote_granted
         assert driven.disk.written[-1].voted_key == ReplicaKey(2)
 
 
@@ -123,10 +123,10 @@ async def test_a_fetch_is_answered_at_once_by_who_does_not_lead() -> None:
         fetch = FetchRequest(CLUSTER_ID, ReplicaKey(2), 0, 0, 0, 60_000, 1_000)
 
         async with asyncio.timeout(5):
-            answer = await driven.driver.ask(fetch, "CONTROLLER")
+            response = await driven.driver.ask(fetch, "CONTROLLER")
 
-        assert isinstance(answer, FetchResponse)
-        assert answer.error.name == "not_leader_or_follower"
+        assert isinstance(response, FetchResponse)
+        assert response.error.name == "not_leader_or_follower"
 
 
 class RecordingLog(InMemoryRaftLog):
@@ -192,8 +192,8 @@ async def test_a_bounded_number_of_requests_waits_for_a_slow_disk(
         await asyncio.sleep(0.05)
         assert queued() == 5
         driven.disk.works.set()
-        answers = await asyncio.gather(*votes)
-        assert all(isinstance(answer, VoteResponse) for answer in answers)
+        responses = await asyncio.gather(*votes)
+        assert all(isinstance(response, VoteResponse) for response in responses)
 
 
 async def test_a_disk_that_fails_ends_the_node_and_its_waiting_requests() -> None:

@@ -61,9 +61,9 @@ async def test_a_request_that_comes_before_the_start_is_answered_by_what_is_on_d
 
     running = asyncio.create_task(driver.run(NoWay()))
     async with asyncio.timeout(10):
-        answers = await asyncio.gather(*asked)
+        responses = await asyncio.gather(*asked)
 
-    assert answers == [
+    assert responses == [
         VoteResponse(leader_epoch=7, vote_granted=granted) for granted in (False, True)
     ]
     running.cancel()

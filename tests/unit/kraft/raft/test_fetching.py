@@ -157,10 +157,10 @@ def test_a_lone_voters_records_are_on_its_disk_before_it_calls_them_committed() 
 
     node.pass_ms(LINGER_MS)
 
-    (answer,) = node.of(SendResponse)
-    assert isinstance(answer.response, FetchResponse)
-    assert answer.response.high_watermark == 2
-    assert node.outputs.index(FlushLog(2)) < node.outputs.index(answer)
+    (response,) = node.of(SendResponse)
+    assert isinstance(response.response, FetchResponse)
+    assert response.response.high_watermark == 2
+    assert node.outputs.index(FlushLog(2)) < node.outputs.index(response)
 
 
 def test_a_fetch_that_timed_out_gets_the_current_high_watermark() -> None:

@@ -95,10 +95,10 @@ async def test_a_broker_serves_clients_with_metadata_of_another_source(
         connection = await Connection.open(
             endpoint.host, endpoint.port, client_id="a test", connect_timeout_ms=20_000
         )
-        answer: Any = await connection.request(ApiVersionsRequest())
+        response: Any = await connection.request(ApiVersionsRequest())
         await connection.close()
 
-        assert answer.api_keys
+        assert response.api_keys
 
     assert place.broker.state is BrokerState.NOT_RUNNING
     assert source.called == [*START, "controlled_shutdown"]

@@ -54,9 +54,9 @@ async def test_the_coordinator_is_the_leader_of_the_groups_partition(
     tmp_path: Path, version: int
 ) -> None:
     async with coordinating(tmp_path) as world:
-        answer = await world.find(version, GROUP)
+        response = await world.find(version, GROUP)
 
-        [found] = answer.coordinators if version >= 4 else [answer]
+        [found] = response.coordinators if version >= 4 else [response]
         assert (found.error_code, found.node_id, found.host, found.port) == (
             NONE, 1, "host1", 9092
         )  # fmt: skip
@@ -64,8 +64,8 @@ async def test_the_coordinator_is_the_leader_of_the_groups_partition(
 
 async def test_several_groups_are_looked_up_at_once(tmp_path: Path) -> None:
     async with coordinating(tmp_path) as world:
-        answer = await world.find(4, "a", "b", "c")
-        assert [each.key for each in answer.coordinators] == ["a", "b", "c"]
+        response = await world.find(4, "a", "b", "c")
+        assert [each.key for each in response.coordinators] == ["a", "b", "c"]
 
 
 async def test_a_leader_that_is_gone_or_not_on_that_listener_is_no_coordinator(
@@ -75,11 +75,11 @@ async def test_a_leader_that_is_gone_or_not_on_that_listener_is_no_coordinator(
         world.update({OFFSETS_TOPIC: {0: metadata(-1)}})
         assert (await world.find(3, GROUP)).error_code is ErrorCode.coordinator_not_available
         world.update({OFFSETS_TOPIC: {0: metadata(2)}}, brokers=[broker(1), broker(2, "OTHER")])
-        answer = await world.find(3, GROUP)
-        assert (answer.error_code, answer.node_id, answer.host, answer.port) == (
+        response = await world.find(3, GROUP)
+        assert (response.error_code, response.node_id, response.host, response.port) == (
             ErrorCode.coordinator_not_available, -1, "", -1
         )  # fmt: skip
-        assert answer.error_message == "The coordinator is not available."
+        assert response.error_message == "The coordinator is not available."
 
 
 async def test_who_asks_first_has_the_offsets_topic_created(
@@ -87,8 +87,8 @@ async def test_who_asks_first_has_the_offsets_topic_created(
 ) -> None:
     world = GroupApiWorld(executor, tmp_path, offsets__topic__replication__factor="2")
     world.update()
-    answer = await world.find(4, GROUP)
-    assert answer.coordinators[0].error_code is ErrorCode.coordinator_not_available
+    response = await world.find(4, GROUP)
+    assert response.coordinators[0].error_code is ErrorCode.coordinator_not_available
 
     znode = world.znode(TopicZnode.path(OFFSETS_TOPIC))
     config = world.znode(ConfigZnode.topic_path(OFFSETS_TOPIC))
@@ -109,9 +109,9 @@ async def test_too_few_brokers_for_the_offsets_topic_leave_it_unmade_and_are_no_
     world = GroupApiWorld(executor, tmp_path, offsets__topic__replication__factor="3")
     world.update(brokers=[broker(1), broker(2)])
 
-    answer = await world.find(3, GROUP)
+    response = await world.find(3, GROUP)
 
-    assert answer.error_code is ErrorCode.coordinator_not_available
+    assert response.error_code is ErrorCode.coordinator_not_available
     assert world.znode(TopicZnode.path(OFFSETS_TOPIC)) is None
     world.update(brokers=[broker(1), broker(2), broker(3)])
     assert (await world.find(3, GROUP)).error_code is ErrorCode.coordinator_not_available
@@ -126,8 +126,8 @@ async def test_who_asks_for_the_first_transactional_id_has_the_topic_created(
     world.update(brokers=[broker(1)])
 
     async def find() -> Any:
-        answer = await world.find(version, "id", key_type=1)
-        return answer.coordinators[0] if version >= 4 else answer
+        response = await world.find(version, "id", key_type=1)
+        return response.coordinators[0] if version >= 4 else response
 
     assert (await find()).error_code is ErrorCode.coordinator_not_available
     assert world.znode(TopicZnode.path(TRANSACTION_TOPIC)) is not None
@@ -216,9 +216,9 @@ async def test_a_commit_to_what_does_not_exist_is_refused_and_the_rest_is_writte
 async def test_offsets_are_deleted_one_by_one(tmp_path: Path) -> None:
     async with coordinating(tmp_path) as world:
         await world.commit(7, "orders", "invoices")
-        answer = await world.delete_offset("orders", "none")
-        assert answer.error_code is NONE
-        assert {topic.name: topic.partitions[0].error_code for topic in answer.topics} == {
+        response = await world.delete_offset("orders", "none")
+        assert response.error_code is NONE
+        assert {topic.name: topic.partitions[0].error_code for topic in response.topics} == {
             "none": ErrorCode.unknown_topic_or_partition,
             "orders": NONE,
         }
@@ -254,9 +254,9 @@ async def test_a_group_with_a_slash_in_its_name_has_no_offsets_in_zookeeper(tmp_
         module = import_module("kio.schema.offset_fetch.v0.request")
         topic = module.OffsetFetchRequestTopic(name="orders", partition_indexes=(0,))
 
-        answer = await world.tell("offset_fetch", 0, group_id="deep/er", topics=(topic,))
+        response = await world.tell("offset_fetch", 0, group_id="deep/er", topics=(topic,))
 
-        assert found_offsets(answer) == {"orders": (-1, ErrorCode.invalid_group_id)}
+        assert found_offsets(response) == {"orders": (-1, ErrorCode.invalid_group_id)}
         assert world.znode("/consumers/deep") is None
 
 
@@ -264,14 +264,14 @@ async def test_several_groups_are_fetched_in_the_order_of_the_request(tmp_path: 
     async with coordinating(tmp_path) as world:
         await world.commit(7, "orders")
         module = import_module("kio.schema.offset_fetch.v8.request")
-        answer = await world.tell(
+        response = await world.tell(
             "offset_fetch", 8, require_stable=False,
             groups=tuple(
                 module.OffsetFetchRequestGroup(group_id=group_id, topics=None)
                 for group_id in ("other", GROUP)
             ),
         )  # fmt: skip
-        assert [(group.group_id, found_offsets(group)) for group in answer.groups] == [
+        assert [(group.group_id, found_offsets(group)) for group in response.groups] == [
             ("other", {}), (GROUP, {"orders": (7, NONE)})
         ]  # fmt: skip
 
@@ -285,7 +285,7 @@ async def test_offsets_of_a_topic_that_the_controller_deletes_are_forgotten(tmp_
 
     async with coordinating(tmp_path) as world:
         await world.commit(7, "orders", "invoices")
-        answer = await world.tell(
+        response = await world.tell(
             "update_metadata", 8, controller_id=1, controller_epoch=1, live_brokers=(),
             topic_states=(
                 module.UpdateMetadataTopicState(
@@ -294,7 +294,7 @@ async def test_offsets_of_a_topic_that_the_controller_deletes_are_forgotten(tmp_
             ),
         )  # fmt: skip
 
-        assert answer.error_code is NONE
+        assert response.error_code is NONE
         assert found_offsets(await world.offsets()) == {"invoices": (7, NONE)}
 
 
@@ -310,12 +310,12 @@ async def test_an_answer_of_thousands_of_offsets_is_as_any_other(tmp_path: Path)
             )
             for each in range(count)
         )
-        answer = await world.tell(
+        response = await world.tell(
             "offset_commit", 9, group_id=GROUP, generation_id_or_member_epoch=-1, member_id="",
             group_instance_id=None,
             topics=(commit.OffsetCommitRequestTopic(name="orders", partitions=parts),),
         )  # fmt: skip
-        [topic] = answer.topics
+        [topic] = response.topics
         assert {each.error_code for each in topic.partitions} == {NONE}
         assert len(topic.partitions) == count
 
@@ -399,8 +399,8 @@ async def test_deleting_takes_the_right_to_delete(tmp_path: Path) -> None:
         world.permit(ResourceType.GROUP, GROUP, AclOperation.DELETE)
         world.permit(ResourceType.TOPIC, "orders", AclOperation.READ)
 
-        answer = await world.delete_offset("orders", "invoices")
-        assert {topic.name: topic.partitions[0].error_code for topic in answer.topics} == {
+        response = await world.delete_offset("orders", "invoices")
+        assert {topic.name: topic.partitions[0].error_code for topic in response.topics} == {
             "invoices": ErrorCode.topic_authorization_failed,
             "orders": NONE,
         }

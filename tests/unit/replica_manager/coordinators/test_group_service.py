@@ -78,7 +78,9 @@ class World:
     async def lead(self) -> None:
         """Takes the group's partition over, and returns when it is loaded."""
         self.begin_to_lead()
-        await self.until(lambda answer: answer.error is not ErrorCode.coordinator_load_in_progress)
+        await self.until(
+            lambda response: response.error is not ErrorCode.coordinator_load_in_progress
+        )
 
     def begin_to_lead(self, leader_epoch: int = 0) -> None:
         if self.logs.led(self.partition) is None:

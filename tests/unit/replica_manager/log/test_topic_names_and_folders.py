@@ -149,10 +149,10 @@ def test_a_leader_and_isr_for_a_path_is_refused_and_the_other_partitions_are_ser
     world.update({}, brokers=[broker(1)])
     evil = TopicPartition(name, 0)
 
-    answer: Any = asyncio.run(world.ask(leader_and_isr(evil, HEALTHY)))
+    response: Any = asyncio.run(world.ask(leader_and_isr(evil, HEALTHY)))
 
-    codes = {each.topic_name: each.error_code for each in answer.partition_errors}
-    assert answer.error_code is ErrorCode.none
+    codes = {each.topic_name: each.error_code for each in response.partition_errors}
+    assert response.error_code is ErrorCode.none
     assert codes == {name: ErrorCode.unknown_server_error, "healthy": ErrorCode.none}
     assert place.outside() == place.before
     assert place.folders() == ["healthy-0"]

@@ -61,13 +61,13 @@ async def exchange(port: int, *frames: bytes) -> list[bytes]:
         return []
     finally:
         writer.close()
-    answers = []
+    responses = []
     while len(received) >= 4:
         end = 4 + struct.unpack_from(">i", received)[0]
-        answers.append(received[4:end])
+        responses.append(received[4:end])
         received = received[end:]
     assert received == b"", "an answer was cut off"
-    return answers
+    return responses
 
 
 async def is_alive(port: int) -> bool:
@@ -86,7 +86,7 @@ def test_every_api_key_in_every_version_is_answered_or_closed(executor: ThreadPo
                     flexible = api_key in APIS and APIS[api_key].is_flexible(version)
                     head = struct.pack(">hhih", api_key, version, 1, 0)
                     head += b"\0" if flexible else b""
-                    answers = await exchange(port, head + empty_body(api_key, version))
+                    responses = await exchange(port, head + empty_body(api_key, version))
 
                     handler = HANDLERS.get(api_key)
                     is_offered = handler is not None and (
@@ -99,7 +99,7 @@ def test_every_api_key_in_every_version_is_answered_or_closed(executor: ThreadPo
                         and (api_key != ApiKey.PRODUCE or flexible)
                         and api_key != ApiKey.ENVELOPE
                     )
-                    assert len(answers) == int(is_answered or api_key == ApiKey.API_VERSIONS)
+                    assert len(responses) == int(is_answered or api_key == ApiKey.API_VERSIONS)
             assert await is_alive(port)
 
     world = BrokerWorld(executor, auto__create__topics__enable="false")

@@ -83,10 +83,10 @@ async def answered(server: SocketServer, size: int) -> int:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["PLAINTEXT"])
     try:
         writer.write(struct.pack(">i", size) + bytes(size))
-        _, answer = struct.unpack(">ii", await reader.readexactly(8))
+        _, response = struct.unpack(">ii", await reader.readexactly(8))
     finally:
         writer.close()
-    return int(answer)
+    return int(response)
 
 
 async def test_half_sent_requests_take_no_more_than_the_bound_and_small_ones_are_answered() -> None:

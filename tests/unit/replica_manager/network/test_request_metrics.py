@@ -120,9 +120,9 @@ def test_what_a_request_holds_the_loop_for_is_local_time(
         return original(tp)
 
     monkeypatch.setattr(world.replicas, "get_partition_or_error", slow)
-    [answer] = fetch(world)
+    [response] = fetch(world)
 
-    assert answer.error_code is ErrorCode.none
+    assert response.error_code is ErrorCode.none
     assert told(world, "LocalTimeMs", "Fetch") == told(world, "TotalTimeMs", "Fetch") == 30
     assert told(world, "RemoteTimeMs", "Fetch") == 0
 
@@ -178,8 +178,8 @@ def test_errors_of_an_answer_are_counted_and_none_is_one_of_them(world: BrokerWo
     fetch(world)
     assert errors(world, "Fetch") == {"NONE": 2}
 
-    answer = ask(world, request((0, 0), (7, 0)))
-    assert len(answer.responses[0].partitions) == 2
+    response = ask(world, request((0, 0), (7, 0)))
+    assert len(response.responses[0].partitions) == 2
     assert errors(world, "Fetch") == {"NONE": 4, "UNKNOWN_TOPIC_OR_PARTITION": 1}
     assert errors(world, "FetchConsumer") == {}
 

@@ -44,8 +44,8 @@ def world(executor: ThreadPoolExecutor) -> BrokerWorld:
 
 
 def error_of(world: BrokerWorld, api_key: ApiKey, listener_name: str) -> ErrorCode:
-    answer: Any = asyncio.run(world.ask(REQUESTS[api_key], listener_name=listener_name))
-    error: ErrorCode = answer.error_code
+    response: Any = asyncio.run(world.ask(REQUESTS[api_key], listener_name=listener_name))
+    error: ErrorCode = response.error_code
     return error
 
 
@@ -90,7 +90,7 @@ def test_with_an_authorizer_its_rules_decide_and_not_the_listener(
 def test_a_tool_may_abort_a_transaction_on_a_listener_of_clients(world: BrokerWorld) -> None:
     markers = Shape(ApiKey.WRITE_TXN_MARKERS, 1, ("markers",)).request(1)
 
-    answer: Any = asyncio.run(world.ask(markers, listener_name="CLIENT"))
+    response: Any = asyncio.run(world.ask(markers, listener_name="CLIENT"))
 
-    [partition] = answer.markers[0].topics[0].partitions
+    [partition] = response.markers[0].topics[0].partitions
     assert partition.error_code is ErrorCode.unknown_topic_or_partition

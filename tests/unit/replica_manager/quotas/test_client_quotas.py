@@ -110,19 +110,19 @@ def test_the_bytes_of_a_refused_request_do_not_count(world: BrokerWorld) -> None
     transactional = {"is_transactional": True, "producer_id": 1, "producer_epoch": 0}
 
     request = produce_request(5_000, transactional_id="t", base_sequence=0, **transactional)
-    answer = ask(world, request)
+    response = ask(world, request)
 
-    [partition] = answer.responses[0].partition_responses
+    [partition] = response.responses[0].partition_responses
     assert partition.error_code is ErrorCode.transactional_id_authorization_failed
-    assert answer.throttle_time == SECOND == waits(world)
+    assert response.throttle_time == SECOND == waits(world)
 
 
 # ---------------------------------------------------------------------- Fetch
 
 
-def response_size(answer: bytes, version: int = NEWEST) -> int:
+def response_size(response: bytes, version: int = NEWEST) -> int:
     """As quotas count it: the size's own four bytes, but no header of the response."""
-    return 4 + len(answer) - (5 if version >= 12 else 4)
+    return 4 + len(response) - (5 if version >= 12 else 4)
 
 
 def raw(world: BrokerWorld, request: Any) -> bytes:
@@ -141,16 +141,16 @@ def test_who_fetches_too_much_gets_nothing_and_has_to_wait(
     unlimited = raw(world, fetch_request((0, 0), version=max(version, 4)))
 
     world.quotas.configure(CLIENT, {"consumer_byte_rate": "100"})
-    answer = ask(world, request)
+    response = ask(world, request)
 
     if version >= 4:  # before that the records are smaller than what they are measured by
         size = response_size(unlimited, version)
-        assert answer.throttle_time == (size - 1_000) * timedelta(milliseconds=10)
-    assert answer.throttle_time > NOTHING
-    assert waits(world) == answer.throttle_time
-    assert answer.responses == ()
+        assert response.throttle_time == (size - 1_000) * timedelta(milliseconds=10)
+    assert response.throttle_time > NOTHING
+    assert waits(world) == response.throttle_time
+    assert response.responses == ()
     if version >= 7:
-        assert (answer.error_code, answer.session_id) == (ErrorCode.none, 0)
+        assert (response.error_code, response.session_id) == (ErrorCode.none, 0)
 
 
 def test_what_was_not_given_does_not_count(world: BrokerWorld) -> None:
@@ -159,10 +159,10 @@ def test_what_was_not_given_does_not_count(world: BrokerWorld) -> None:
     world.quotas.configure(CLIENT, {"consumer_byte_rate": "100"})
     assert ask(world, fetch_request((0, 0))).throttle_time > NOTHING
 
-    answer = ask(world, fetch_request((0, 2)))
+    response = ask(world, fetch_request((0, 2)))
 
-    assert answer.throttle_time == NOTHING
-    assert offsets(answer.responses[0].partitions[0].records) == [2]
+    assert response.throttle_time == NOTHING
+    assert offsets(response.responses[0].partitions[0].records) == [2]
 
 
 def test_no_client_is_given_more_at_once_than_its_quota_allows(world: BrokerWorld) -> None:
@@ -174,9 +174,9 @@ def test_no_client_is_given_more_at_once_than_its_quota_allows(world: BrokerWorl
     assert timedelta(0) < around < SECOND
 
     world.now_ms += around // timedelta(milliseconds=1)
-    answer = ask(world, fetch_request((0, 0)))
-    assert answer.throttle_time == NOTHING
-    [partition] = answer.responses[0].partitions
+    response = ask(world, fetch_request((0, 0)))
+    assert response.throttle_time == NOTHING
+    [partition] = response.responses[0].partitions
     assert len(partition.records) == 1_000
 
 
@@ -200,9 +200,9 @@ def test_no_session_is_opened_by_an_empty_answer(world: BrokerWorld) -> None:
     fill(world, 1, size=1_200)
     world.quotas.configure(CLIENT, {"consumer_byte_rate": "100"})
 
-    answer = ask(world, fetch_request((0, 0), session=(0, 0)))
+    response = ask(world, fetch_request((0, 0), session=(0, 0)))
 
-    assert (answer.error_code, answer.session_id) == (ErrorCode.none, 0)
+    assert (response.error_code, response.session_id) == (ErrorCode.none, 0)
     assert len(world.context.records.fetch_sessions) == 0
 
 
@@ -225,10 +225,10 @@ def test_followers_never_wait(world: BrokerWorld) -> None:
     world.lead("orders", leader_epoch=1, replicas=(1, 2), topic_id=ORDERS_ID)
     world.ns_per_look = 200_000_000
 
-    answer = ask(world, fetch_request((0, 0), replica_id=2))
+    response = ask(world, fetch_request((0, 0), replica_id=2))
 
-    assert offsets(answer.responses[0].partitions[0].records) == [0]
-    assert answer.throttle_time == NOTHING == waits(world)
+    assert offsets(response.responses[0].partitions[0].records) == [0]
+    assert response.throttle_time == NOTHING == waits(world)
     request = world.metrics.snapshot()["kafka.server:type=Request"]
     assert float(request["exempt-request-time"]) > 0
 
@@ -280,9 +280,9 @@ def test_an_old_client_that_cannot_be_informed_is_not_listened_to(
     world.quotas.configure("users/ANONYMOUS", {"request_percentage": "1"})
     world.ns_per_look = 200_000_000
 
-    answer = ask(world, request_)
+    response = ask(world, request_)
 
-    assert not hasattr(answer, "throttle_time")
+    assert not hasattr(response, "throttle_time")
     assert waits(world) == SECOND
 
 
@@ -306,9 +306,9 @@ def test_of_a_mutation_quota_and_the_time_the_longer_wait_counts(
     world.ns_per_look = 200_000_000
 
     # 1.1 tokens, of which two are taken: 0.9 a tenth a second.
-    answer = ask(world, create_topics(5))
+    response = ask(world, create_topics(5))
 
-    assert answer.throttle_time == waits(world) == expected_s * SECOND
+    assert response.throttle_time == waits(world) == expected_s * SECOND
 
 
 def test_who_waits_for_the_time_of_requests_is_counted_there_whatever_else_is_over(
@@ -319,16 +319,16 @@ def test_who_waits_for_the_time_of_requests_is_counted_there_whatever_else_is_ov
     world.ns_per_look = 200_000_000
     data = request_header(int(ApiKey.CREATE_TOPICS), 5, CORRELATION_ID, "test")
 
-    answer = asyncio.run(
+    response = asyncio.run(
         respond(data + write(create_topics(5)), Peer("PLAINTEXT", HOME), world.context)
     )
 
     def waiting() -> object:
         return world.metrics.snapshot()["kafka.server:type=Request"]["queue-size"]
 
-    assert answer.mute_ms == 1_000
+    assert response.mute_ms == 1_000
     assert waiting() == 0
-    with answer.muted:
+    with response.muted:
         assert waiting() == 1
 
 
@@ -351,9 +351,9 @@ def test_who_only_pretends_to_be_a_broker_has_to_wait(world: BrokerWorld) -> Non
     world.quotas.configure("clients/<default>", {"request_percentage": "0.1"})
     world.ns_per_look = 200_000_000
 
-    answer = ask(world, controlled_shutdown())
+    response = ask(world, controlled_shutdown())
 
-    assert answer.error_code is ErrorCode.cluster_authorization_failed
+    assert response.error_code is ErrorCode.cluster_authorization_failed
     assert waits(world) == SECOND
 
 
@@ -370,10 +370,10 @@ def test_who_may_not_ask_learns_how_long_to_wait(world: BrokerWorld, request_: A
     world.quotas.configure("clients/<default>", {"request_percentage": "0.1"})
     world.ns_per_look = 200_000_000
 
-    answer = ask(world, request_)
+    response = ask(world, request_)
 
-    assert answer.error_code is ErrorCode.cluster_authorization_failed
-    assert answer.throttle_time == SECOND == waits(world)
+    assert response.error_code is ErrorCode.cluster_authorization_failed
+    assert response.throttle_time == SECOND == waits(world)
 
 
 def test_the_quota_is_that_of_who_has_logged_in(world: BrokerWorld) -> None:
@@ -391,10 +391,10 @@ def test_who_has_not_logged_in_yet_has_no_quota_yet(world: BrokerWorld) -> None:
     world.ns_per_look = 200_000_000
     data = request_header(int(ApiKey.API_VERSIONS), 0, CORRELATION_ID, "test")
 
-    answer = asyncio.run(respond(data, Peer("SASL", HOME, is_in=False), world.context))
+    response = asyncio.run(respond(data, Peer("SASL", HOME, is_in=False), world.context))
 
-    assert answer.frame
-    assert answer.mute_ms == 0
+    assert response.frame
+    assert response.mute_ms == 0
     assert "kafka.server:type=Request,user=ANONYMOUS" not in world.metrics.snapshot()
 
 

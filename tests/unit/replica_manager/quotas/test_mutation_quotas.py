@@ -333,16 +333,16 @@ REFUSED = (ErrorCode.throttling_quota_exceeded, None)
 def test_topics_beyond_the_quota_are_refused_from_version_6_on(
     world: BrokerWorld, version: int
 ) -> None:
-    answer = ask(world, create(version, ("a", 15), ("b", 2), ("c", 1)))
+    response = ask(world, create(version, ("a", 15), ("b", 2), ("c", 1)))
 
-    told = {topic.name: (topic.error_code, topic.error_message) for topic in answer.topics}
+    told = {topic.name: (topic.error_code, topic.error_message) for topic in response.topics}
     if version >= 6:
         assert told == {"a": DONE, "b": REFUSED, "c": REFUSED}
         assert world.mute_ms == 4_000
     else:
         assert told == {"a": DONE, "b": DONE, "c": DONE}
         assert world.mute_ms == 7_000
-    assert answer.throttle_time == timedelta(milliseconds=world.mute_ms)
+    assert response.throttle_time == timedelta(milliseconds=world.mute_ms)
     assert (world.znode(TopicZnode.path("b")) is None) == (version >= 6)
 
 
@@ -379,12 +379,12 @@ def test_partitions_beyond_the_quota_are_refused_from_version_3_on(
     assert (first.error_code, first.error_message) == DONE
     assert world.mute_ms == (0 if version >= 3 else 3_000)
 
-    answer = ask(world, grow(version, "bills", 16))
+    response = ask(world, grow(version, "bills", 16))
 
-    second = answer.results[0]
+    second = response.results[0]
     assert (second.error_code, second.error_message) == (REFUSED if version >= 3 else DONE)
     assert world.mute_ms == (3_000 if version >= 3 else 4_000)
-    assert answer.throttle_time == timedelta(milliseconds=world.mute_ms)
+    assert response.throttle_time == timedelta(milliseconds=world.mute_ms)
 
 
 def test_version_0_of_an_api_makes_wait_without_saying_so(world: BrokerWorld) -> None:
@@ -397,9 +397,9 @@ def test_who_creates_topics_by_the_way_is_charged_but_does_not_wait(world: Broke
     messages = schema("metadata", 4)
     topics = tuple(messages.MetadataRequestTopic(name=f"t{n}") for n in range(12))
 
-    answer = ask(world, messages.MetadataRequest(topics=topics, allow_auto_topic_creation=True))
+    response = ask(world, messages.MetadataRequest(topics=topics, allow_auto_topic_creation=True))
 
-    assert {topic.error_code for topic in answer.topics} == {ErrorCode.leader_not_available}
+    assert {topic.error_code for topic in response.topics} == {ErrorCode.leader_not_available}
     assert world.mute_ms == 0
     [refused] = ask(world, create(7, ("a", 1))).topics
     assert refused.error_code is ErrorCode.throttling_quota_exceeded

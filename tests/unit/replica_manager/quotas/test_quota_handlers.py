@@ -64,8 +64,8 @@ def alter(
         ),
         validate_only=validate_only,
     )
-    answer = asyncio.run(world.ask(request))
-    return [(entry.error_code, entry.error_message) for entry in answer.entries]
+    response = asyncio.run(world.ask(request))
+    return [(entry.error_code, entry.error_message) for entry in response.entries]
 
 
 def describe(
@@ -88,11 +88,11 @@ def describe(
 
 def found(world: BrokerWorld, *components: Any, strict: bool = False) -> set[str]:
     """The entities that are described, by their path."""
-    answer = describe(world, *components, strict=strict)
-    assert answer.error_code is ErrorCode.none
+    response = describe(world, *components, strict=strict)
+    assert response.error_code is ErrorCode.none
     return {
         "/".join(f"{each.entity_type}={each.entity_name}" for each in entry.entity)
-        for entry in answer.entries
+        for entry in response.entries
     }
 
 
@@ -341,10 +341,10 @@ def test_a_filter_lets_through_what_it_says(
 def test_a_filter_that_cannot_be_is_refused(
     world: BrokerWorld, components: Any, error: ErrorCode, message: str | None
 ) -> None:
-    answer = describe(world, *components)
+    response = describe(world, *components)
 
-    assert (answer.error_code, answer.error_message) == (error, message)
-    assert answer.entries is None
+    assert (response.error_code, response.error_message) == (error, message)
+    assert response.entries is None
 
 
 def test_a_quota_that_is_no_number_fails_the_description(

@@ -70,8 +70,8 @@ class Follower:
         assert isinstance(request, AskRecords)
         return request
 
-    def answer(self, request: AskRecords, **answers: FetchPartitionData) -> Progress:
-        named = {TopicPartition("orders", int(name[1:])): one for name, one in answers.items()}
+    def answer(self, request: AskRecords, **responses: FetchPartitionData) -> Progress:
+        named = {TopicPartition("orders", int(name[1:])): one for name, one in responses.items()}
         session_id = 9
         return take_records(
             self.fetcher,
@@ -80,8 +80,8 @@ class Follower:
             self.now_ms,
         )
 
-    def fetched(self, answer: FetchPartitionData) -> Progress:
-        return self.answer(self.fetch(), p0=answer)
+    def fetched(self, response: FetchPartitionData) -> Progress:
+        return self.answer(self.fetch(), p0=response)
 
     @property
     def stage(self) -> FetchStage:

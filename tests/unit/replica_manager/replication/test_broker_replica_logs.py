@@ -65,7 +65,7 @@ def hear(
     state = LeaderAndIsrPartitionState(
         1, leader, leader_epoch, (1, 2), 0, (1, 2), (), (), is_new, 0
     )
-    answer = completed(
+    result = completed(
         become_leader_or_follower(
             world.replicas,
             LeaderAndIsrRequest(
@@ -74,7 +74,7 @@ def hear(
             CORRELATION_ID,
         )
     )
-    return answer.partitions[ORDERS]
+    return result.partitions[ORDERS]
 
 
 def refuse_files(monkeypatch: pytest.MonkeyPatch, code: int, times: int) -> None:
@@ -145,10 +145,10 @@ def test_a_disk_that_cannot_be_read_goes_offline_at_once(
 
 def stop(world: BrokerWorld, leader_epoch: int) -> ErrorCode:
     order = StopReplicaPartition(leader_epoch, delete_partition=True)
-    answer = completed(
+    result = completed(
         world.replicas.stop_replicas(StopReplicaRequest(1, 1, -1, {ORDERS: order}), CORRELATION_ID)
     )
-    return answer.partitions[ORDERS]
+    return result.partitions[ORDERS]
 
 
 def log_of(world: BrokerWorld, tp: TopicPartition = ORDERS) -> UnifiedLog:

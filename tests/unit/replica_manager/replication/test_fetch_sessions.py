@@ -99,9 +99,9 @@ class Broker:
 def test_a_full_request_opens_a_session_and_is_answered_everything() -> None:
     broker = Broker()
 
-    answer = broker.open(0, 1)
+    response = broker.open(0, 1)
 
-    assert answer == SessionFetchResponse(ErrorCode.none, 1, dict.fromkeys(partitions(0, 1), OK))
+    assert response == SessionFetchResponse(ErrorCode.none, 1, dict.fromkeys(partitions(0, 1), OK))
     assert broker.cache.total_partitions == 2
 
 
@@ -111,11 +111,11 @@ def test_an_incremental_response_has_only_changed_partitions() -> None:
     context = broker.request(FetchMetadata(1, 1))
     moved = OK._replace(high_watermark=11)
 
-    answer = context.respond(
+    response = context.respond(
         dict(zip(partitions(0, 1, 2), (OK, moved, OK), strict=True)), broker.now_ms
     )
 
-    assert answer == SessionFetchResponse(ErrorCode.none, 1, {partitions(1)[0]: moved})
+    assert response == SessionFetchResponse(ErrorCode.none, 1, {partitions(1)[0]: moved})
 
 
 def test_records_log_start_divergence_and_preferred_replica_count_as_changes() -> None:
@@ -143,7 +143,7 @@ def test_after_an_error_the_same_good_result_is_sent_again() -> None:
     third = broker.answer(broker.request(FetchMetadata(1, 3)), OK)
     fourth = broker.answer(broker.request(FetchMetadata(1, 4)), OK)
 
-    assert [len(answer.partitions) for answer in (first, second, third, fourth)] == [1, 1, 1, 0]
+    assert [len(response.partitions) for response in (first, second, third, fourth)] == [1, 1, 1, 0]
 
 
 def test_a_watermark_that_the_follower_could_not_use_is_sent_again() -> None:
@@ -158,7 +158,7 @@ def test_a_watermark_that_the_follower_could_not_use_is_sent_again() -> None:
         17, FetchMetadata(1, 3), new_epoch, (), NAMES, is_from_follower=True, now_ms=0
     )
 
-    assert [len(answer.partitions) for answer in (second, third)] == [1, 0]
+    assert [len(response.partitions) for response in (second, third)] == [1, 0]
     assert len(broker.answer(fourth).partitions) == 1
 
 
@@ -232,9 +232,9 @@ def test_a_request_that_was_overtaken_is_not_answered_with_records() -> None:
     parked = broker.request(FetchMetadata(1, 1))
     broker.request(FetchMetadata(1, 2))
 
-    answer = broker.answer(parked, OK._replace(records=b"late"))
+    response = broker.answer(parked, OK._replace(records=b"late"))
 
-    assert answer == SessionFetchResponse(ErrorCode.invalid_fetch_session_epoch, 1, {})
+    assert response == SessionFetchResponse(ErrorCode.invalid_fetch_session_epoch, 1, {})
 
 
 def test_an_unknown_topic_id_gets_its_name_once_the_topic_is_known() -> None:
@@ -348,8 +348,8 @@ def test_a_name_that_no_topic_can_have_is_not_remembered() -> None:
     broker = Broker()
     names = [TopicIdPartition(None, "x" * 250, 0)]
 
-    answer = broker.answer(broker.request(FetchMetadata(), names, api_version=11))
-    assert (answer.session_id, list(answer.partitions)) == (NO_SESSION, names)
+    response = broker.answer(broker.request(FetchMetadata(), names, api_version=11))
+    assert (response.session_id, list(response.partitions)) == (NO_SESSION, names)
 
     opened = broker.open(0, api_version=11)
     later = broker.request(FetchMetadata(opened.session_id, 1), names, api_version=11)

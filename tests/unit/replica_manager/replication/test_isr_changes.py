@@ -59,7 +59,7 @@ class Controller:
     def __init__(self, newest: int = 3) -> None:
         self.newest = newest
         self.requests: list[tuple[int, Any]] = []
-        self.answers: list[object] = []
+        self.responses: list[object] = []
         """What it answers one after the other; ``accept`` when nothing is left."""
         self.peer = WirePeer(self._answer)
 
@@ -75,8 +75,8 @@ class Controller:
                 ),
             )
         self.requests.append((version, request))
-        answer = self.answers.pop(0) if self.answers else accepted
-        return answer(version, request) if callable(answer) else answer
+        response = self.responses.pop(0) if self.responses else accepted
+        return response(version, request) if callable(response) else response
 
 
 def accepted(version: int, request: Any) -> Any:
@@ -213,7 +213,7 @@ async def test_the_version_is_the_newest_that_both_sides_the_dialect_and_the_top
 )
 async def test_a_proposal_is_sent_until_it_is_decided(first: object) -> None:
     async with brokers() as (controller, broker):
-        controller.answers = [first, first]
+        controller.responses = [first, first]
         partition = led()
         broker.changes.submit(partition, shrink(partition))
         await until(lambda: partition.isr_state == CommittedIsr((1,)))
@@ -222,7 +222,7 @@ async def test_a_proposal_is_sent_until_it_is_decided(first: object) -> None:
 
 async def test_the_epoch_of_a_broker_that_has_registered_anew_goes_along() -> None:
     async with brokers() as (controller, broker):
-        controller.answers = [top_level(ErrorCode.stale_broker_epoch)]
+        controller.responses = [top_level(ErrorCode.stale_broker_epoch)]
         partition = led()
         broker.changes.submit(partition, shrink(partition))
         await until(lambda: bool(controller.requests))
@@ -233,7 +233,7 @@ async def test_the_epoch_of_a_broker_that_has_registered_anew_goes_along() -> No
 
 async def test_a_refusal_reverts_or_leaves_pending_as_its_code_says() -> None:
     async with brokers() as (controller, broker):
-        controller.answers = [
+        controller.responses = [
             refused({0: ErrorCode.ineligible_replica, 1: ErrorCode.invalid_update_version})
         ]
         zero, one = led(ZERO), led(ONE)
@@ -295,7 +295,7 @@ async def test_the_lines_are_those_of_kafka(caplog: pytest.LogCaptureFixture) ->
     caplog.set_level(logging.INFO)
 
     async with brokers() as (controller, broker):
-        controller.answers = [
+        controller.responses = [
             top_level(ErrorCode.stale_broker_epoch),
             refused({0: ErrorCode.unknown_server_error}),
             refused({0: ErrorCode.ineligible_replica}),

@@ -95,7 +95,7 @@ class Host:
             1, leader, leader_epoch, (1, 2, 3), partition_epoch, (1, 2, 3), (), (), False, 0
         )
         chosen = partitions or (ZERO,)
-        answer = completed(
+        result = completed(
             become_leader_or_follower(
                 self.manager,
                 LeaderAndIsrRequest(
@@ -108,14 +108,14 @@ class Host:
                 5,
             )
         )
-        return [answer.partitions[tp] for tp in chosen]
+        return [result.partitions[tp] for tp in chosen]
 
     def stop(self, leader_epoch: int, *, delete: bool) -> ErrorCode:
         order = StopReplicaPartition(leader_epoch, delete)
-        answer = completed(
+        result = completed(
             self.manager.stop_replicas(StopReplicaRequest(1, 1, -1, {ZERO: order}), 5)
         )
-        return answer.partitions[ZERO]
+        return result.partitions[ZERO]
 
     def fetcher(self, leader: int) -> ReplicaFetcher:
         return self.fetchers.fetchers[FetcherKey(leader, 0)]

@@ -203,8 +203,10 @@ def test_it_stands_still_while_the_isr_is_too_small(replica: Replica) -> None:
     assert isinstance(pending, PendingExpand)
     assert replica.partition.high_watermark == 0
     assert replica.partition.is_under_min_isr
-    answer = AlteredIsr(1, (1, 2), 2)
-    assert replica.partition.proposal_accepted(pending, answer, replica.now_ms).high_watermark_moved
+    response = AlteredIsr(1, (1, 2), 2)
+    assert replica.partition.proposal_accepted(
+        pending, response, replica.now_ms
+    ).high_watermark_moved
     assert replica.partition.high_watermark == 2
 
 
@@ -473,14 +475,14 @@ def test_a_follower_learns_where_its_log_leaves_the_leaders(
             replica.log.append_as_leader("x", epoch)
     replica.lead(5)
 
-    answer = prepare_read(replica.partition, wanted(offset, 5, last_fetched_epoch), replica_id=2)
+    response = prepare_read(replica.partition, wanted(offset, 5, last_fetched_epoch), replica_id=2)
 
     if diverging is None:
-        assert answer == LogReadInfo(0, 0, 0, 12)
+        assert response == LogReadInfo(0, 0, 0, 12)
     else:
-        assert isinstance(answer, FetchPartitionData)
-        assert answer.diverging_epoch == diverging
-        assert answer.error is ErrorCode.none
+        assert isinstance(response, FetchPartitionData)
+        assert response.diverging_epoch == diverging
+        assert response.error is ErrorCode.none
 
 
 def test_an_epoch_or_an_offset_that_the_leader_cannot_place_is_out_of_range(

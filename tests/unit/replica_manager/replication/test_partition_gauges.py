@@ -149,9 +149,9 @@ def test_the_lag_of_a_follower_is_shown_while_it_is_fetched(scraped: Scraped) ->
     fetcher = scraped.fetchers.fetchers[FetcherKey(2, 0)]
     request = fetcher.next_request(0)
     assert isinstance(request, AskRecords)
-    answers = {ORDERS: FetchPartitionData(ErrorCode.none, 9, 9, 0)}
+    responses = {ORDERS: FetchPartitionData(ErrorCode.none, 9, 9, 0)}
     take_records(
-        fetcher, request, LeaderFetchResponse(17, ErrorCode.none, 5, answers, [ORDERS_ID]), 0
+        fetcher, request, LeaderFetchResponse(17, ErrorCode.none, 5, responses, [ORDERS_ID]), 0
     )
     assert scraped.lag == {"consumerlag": 7}
 

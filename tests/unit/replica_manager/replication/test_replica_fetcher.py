@@ -155,9 +155,9 @@ def on_disk(tmp_path: Path) -> Follower:
     return follower.add()
 
 
-def steps(follower: Follower, answer: FetchPartitionData) -> Iterator[Any]:
-    answers = LeaderFetchResponse(17, ErrorCode.none, 9, {ZERO: answer}, [ID])
-    return follower.fetcher.records_steps(follower.fetch(), answers, lambda: follower.now_ms)
+def steps(follower: Follower, response: FetchPartitionData) -> Iterator[Any]:
+    responses = LeaderFetchResponse(17, ErrorCode.none, 9, {ZERO: response}, [ID])
+    return follower.fetcher.records_steps(follower.fetch(), responses, lambda: follower.now_ms)
 
 
 def test_many_batches_are_appended_in_steps(on_disk: Follower) -> None:
@@ -435,8 +435,8 @@ def test_epochs_and_offsets_are_fenced_or_asked_for_again(
     if stage == "offsets":
         follower.fetched(failed(ErrorCode.offset_out_of_range))
         request = follower.next()
-        answers = {} if error is None else {ZERO: (error, -1)}
-        follower.fetcher.handle_offsets(request, answers, follower.now_ms)
+        responses = {} if error is None else {ZERO: (error, -1)}
+        follower.fetcher.handle_offsets(request, responses, follower.now_ms)
     else:
         request = follower.next()
         ends = {} if error is None else {ZERO: (error, EpochEndOffset(-1, -1))}
@@ -496,26 +496,26 @@ def test_damaged_records_are_fetched_again() -> None:
     assert follower.fetcher.partitions[ZERO].is_delayed(follower.now_ms)
 
 
-@pytest.mark.parametrize("answer", [records(1, 4), diverging(1, 0)])
-def test_a_log_that_fails_takes_its_partition_out(answer: FetchPartitionData) -> None:
+@pytest.mark.parametrize("response", [records(1, 4), diverging(1, 0)])
+def test_a_log_that_fails_takes_its_partition_out(response: FetchPartitionData) -> None:
     follower = Follower()
     follower.logs[ZERO] = FailingLog(KafkaStorage("disk"))
     follower.wrote(3).add()
 
-    follower.fetched(answer)
+    follower.fetched(response)
 
     assert follower.fetcher.failed == {ZERO}
 
 
 @pytest.mark.parametrize(
-    "answer", [records(1, 4), diverging(1, 0), failed(ErrorCode.offset_out_of_range)]
+    "response", [records(1, 4), diverging(1, 0), failed(ErrorCode.offset_out_of_range)]
 )
-def test_what_a_limit_of_the_system_refuses_is_tried_again(answer: FetchPartitionData) -> None:
+def test_what_a_limit_of_the_system_refuses_is_tried_again(response: FetchPartitionData) -> None:
     follower = Follower()
     follower.logs[ZERO] = FailingLog(LimitReached("files"))
     follower.wrote(3).add()
 
-    follower.fetched(answer)
+    follower.fetched(response)
     if isinstance(request := follower.next(), AskOffsets):
         follower.fetcher.handle_offsets(request, {ZERO: (ErrorCode.none, 0)}, follower.now_ms)
 

@@ -146,8 +146,8 @@ class Follower:
             for tp in self.request.fetch.session_partitions
             if tp != ZERO
         }
-        answers = LeaderFetchResponse(17, ErrorCode.none, 0, told, [ID])
-        take_records(self.fetcher, self.request, answers, self.clock.ms)
+        responses = LeaderFetchResponse(17, ErrorCode.none, 0, told, [ID])
+        take_records(self.fetcher, self.request, responses, self.clock.ms)
 
 
 def test_a_follower_does_not_ask_for_throttled_replicas_while_there_was_too_much(
@@ -203,9 +203,9 @@ def test_a_leader_sends_a_throttled_follower_nothing_while_it_sent_too_much(
 
     def sent_to(replica_id: int, max_wait_ms: int = 0) -> int:
         params = FetchParams(max_wait_ms, 1, 10_000, FetchIsolation.LOG_END, replica_id=replica_id)
-        (answer,) = asyncio.run(reads.fetch_messages(params, wanted)).values()
-        assert answer.error is ErrorCode.none
-        return len(answer.records)
+        (response,) = asyncio.run(reads.fetch_messages(params, wanted)).values()
+        assert response.error is ErrorCode.none
+        return len(response.records)
 
     assert sent_to(2) > 0
     assert throttle.is_exceeded
@@ -232,7 +232,7 @@ def test_a_follower_that_is_held_back_waits_as_if_there_was_nothing(world: Broke
     params = FetchParams(20, 1, 10_000, FetchIsolation.LOG_END, replica_id=2)
 
     wanted = {TopicIdPartition(ID, "orders", 0): FetchPartition(ID, 0, 10_000)}
-    (answer,) = asyncio.run(reads.fetch_messages(params, wanted)).values()
+    (response,) = asyncio.run(reads.fetch_messages(params, wanted)).values()
 
-    assert len(answer.records) == 0
+    assert len(response.records) == 0
     assert expired == [True]

@@ -213,10 +213,10 @@ async def test_a_handshake_on_a_session_without_an_end_is_an_ordinary_request() 
         connection = await Connection.open(
             "127.0.0.1", port, client_id="a", security=ClientSecurity(None, credentials)
         )
-        answer: Any = await connection.request(SaslHandshakeRequest(mechanism="PLAIN"))
+        response: Any = await connection.request(SaslHandshakeRequest(mechanism="PLAIN"))
         await connection.close()
 
-    assert answer.error_code is ErrorCode.illegal_sasl_state
+    assert response.error_code is ErrorCode.illegal_sasl_state
     assert broker.peers == ["User:alice"]
 
 

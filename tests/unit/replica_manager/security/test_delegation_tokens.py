@@ -105,11 +105,11 @@ class Tokens:
         request = request_schema(api_key, version).request(**fields)
         data = request_header(int(api_key), version, 7, "test") + write(request)
         peer = Peer(listener, "192.0.2.1", who, is_token_authenticated=by_token)
-        answer = asyncio.run(respond(data, peer, self.world.context))
-        if answer.closes:
+        response = asyncio.run(respond(data, peer, self.world.context))
+        if response.closes:
             return None
-        _, start = parse_response_header(int(api_key), version, answer.frame[4:])
-        return read(numeric_response_type(int(api_key), version), answer.frame[4:], start)
+        _, start = parse_response_header(int(api_key), version, response.frame[4:])
+        return read(numeric_response_type(int(api_key), version), response.frame[4:], start)
 
     def create(self, version: int = 3, who: Principal = ALICE, **fields: Any) -> Any:
         schema = request_schema(ApiKey.CREATE_DELEGATION_TOKEN, version)
@@ -349,9 +349,9 @@ def test_more_tokens_than_can_be_listed_are_refused(
 ) -> None:
     monkeypatch.setattr(delegation_token_store, "MAX_TOKENS", 2)
 
-    answers = [tokens.create() for _ in range(3)]
+    responses = [tokens.create() for _ in range(3)]
 
-    assert [ErrorCode(answer.error_code) for answer in answers] == [
+    assert [ErrorCode(response.error_code) for response in responses] == [
         ErrorCode.none, ErrorCode.none, ErrorCode.policy_violation,
     ]  # fmt: skip
 
@@ -360,14 +360,14 @@ def test_more_tokens_than_can_be_listed_are_refused(
 def test_a_client_that_may_be_anyone_gets_nothing(
     tokens: Tokens, listener: str, by_token: bool
 ) -> None:
-    answers = [
+    responses = [
         tokens.create(listener=listener, by_token=by_token),
         tokens.renew(b"a", listener=listener, by_token=by_token),
         tokens.expire(b"a", listener=listener, by_token=by_token),
         tokens.describe(listener=listener, by_token=by_token),
     ]
 
-    assert {ErrorCode(answer.error_code) for answer in answers} == {
+    assert {ErrorCode(response.error_code) for response in responses} == {
         ErrorCode.delegation_token_request_not_allowed
     }
     assert tokens.tokens.known == {}
@@ -391,11 +391,11 @@ def test_without_a_secret_there_are_no_tokens(tokens: Tokens) -> None:
     tokens.world.context.tokens = None
     tokens.use(None)
 
-    answers = [
+    responses = [
         tokens.create(), tokens.renew(b"a"), tokens.expire(b"a"), tokens.describe(),
     ]  # fmt: skip
 
-    assert {ErrorCode(answer.error_code) for answer in answers} == {
+    assert {ErrorCode(response.error_code) for response in responses} == {
         ErrorCode.delegation_token_auth_disabled
     }
 
@@ -461,9 +461,9 @@ def test_a_change_whose_token_cannot_be_read_is_read_again(
     perform = tokens.world.session.perform
 
     def refuse(asked: Any) -> Any:
-        answer = perform(asked)
+        response = perform(asked)
         is_token = isinstance(asked, ReadZnodes) and "/tokens/" in "".join(asked.paths)
-        return [ZkCode.SYSTEM_ERROR] if is_token else answer
+        return [ZkCode.SYSTEM_ERROR] if is_token else response
 
     with monkeypatch.context() as patch:
         patch.setattr(tokens.world.session, "perform", refuse)

@@ -26,10 +26,10 @@ def test_the_example_of_the_rfc() -> None:
     chris = login()
 
     assert chris.first() == b""
-    answer = chris.step(CHALLENGE).decode().split(",")
-    assert "response=d388dad90d4bbd760a152321f2143af7" in answer
-    assert 'username="chris"' in answer
-    assert 'realm="elwood.innosoft.com"' in answer
+    response = chris.step(CHALLENGE).decode().split(",")
+    assert "response=d388dad90d4bbd760a152321f2143af7" in response
+    assert 'username="chris"' in response
+    assert 'realm="elwood.innosoft.com"' in response
     assert not chris.is_complete
     assert chris.step(PROOF) == b""
     assert chris.is_complete
@@ -61,10 +61,10 @@ def test_what_is_no_challenge_is_refused(challenge: bytes) -> None:
 
 
 def test_quotes_in_names_are_kept_apart_from_the_syntax() -> None:
-    answer = login('a"b\\c').step(rb'nonce="x\"y",qop="auth-int,auth"')
+    response = login('a"b\\c').step(rb'nonce="x\"y",qop="auth-int,auth"')
 
-    assert rb'username="a\"b\\c"' in answer
-    assert rb'nonce="x\"y"' in answer
+    assert rb'username="a\"b\\c"' in response
+    assert rb'nonce="x\"y"' in response
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))

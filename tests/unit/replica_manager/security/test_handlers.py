@@ -77,13 +77,13 @@ def test_metadata_creates_only_what_may_be_created(world: BrokerWorld) -> None:
 
 def test_authorized_operations_are_those_that_the_rules_allow(world: BrokerWorld) -> None:
     permit(world, topic("orders"), AclOperation.READ, AclOperation.ALTER_CONFIGS)
-    answer = ask_metadata(world, "orders", "invoices", operations=True)
-    orders, invoices = answer.topics
+    response = ask_metadata(world, "orders", "invoices", operations=True)
+    orders, invoices = response.topics
 
     # READ, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS
     assert orders.topic_authorized_operations == sum(1 << code for code in (3, 8, 10, 11))
     assert invoices.topic_authorized_operations == NOT_ASKED
-    assert answer.cluster_authorized_operations == 0
+    assert response.cluster_authorized_operations == 0
 
     permit(world, CLUSTER, AclOperation.DESCRIBE)
     module = schema("describe_cluster", 1)
@@ -152,9 +152,9 @@ def test_partitions_are_added_by_who_may(world: BrokerWorld) -> None:
         validate_only=True,
     )
 
-    (answer,) = ask(world, request).results
+    (response,) = ask(world, request).results
 
-    assert (answer.error_code, answer.error_message) == (
+    assert (response.error_code, response.error_message) == (
         DENIED,
         "The topic authorization is failed.",
     )
@@ -193,9 +193,9 @@ def test_configurations_are_seen_and_changed_by_who_may(world: BrokerWorld) -> N
             ),
             validate_only=True,
         )
-        (answer,) = ask(world, request).responses
-        assert isinstance(answer.error_code, ErrorCode)
-        return answer.error_code
+        (response,) = ask(world, request).responses
+        assert isinstance(response.error_code, ErrorCode)
+        return response.error_code
 
     permit(world, topic("invoices"), AclOperation.ALTER_CONFIGS)
 
@@ -291,8 +291,8 @@ def test_one_of_two_operations_is_enough_to_write_markers(world: BrokerWorld) ->
     )  # fmt: skip
     permit(world, CLUSTER, AclOperation.ALTER)
 
-    [answer] = ask(world, module.WriteTxnMarkersRequest(markers=(marker,))).markers
-    error = answer.topics[0].partitions[0].error_code
+    [response] = ask(world, module.WriteTxnMarkersRequest(markers=(marker,))).markers
+    error = response.topics[0].partitions[0].error_code
     assert error is ErrorCode.unknown_topic_or_partition, "it was looked for"
 
 

@@ -278,21 +278,21 @@ class Connected:
         return read_response(key, version, step.reply[4:], start), step
 
     def handshake(self, mechanism: str, version: int = 1) -> Any:
-        answer, step = self.ask("sasl_handshake", version, mechanism=mechanism)
-        return answer.error_code, answer.mechanisms, step.failure
+        response, step = self.ask("sasl_handshake", version, mechanism=mechanism)
+        return response.error_code, response.mechanisms, step.failure
 
     def authenticate(self, token: bytes, version: int = 2) -> Any:
-        answer, step = self.ask("sasl_authenticate", version, auth_bytes=token)
-        return answer, step.failure
+        response, step = self.ask("sasl_authenticate", version, auth_bytes=token)
+        return response, step.failure
 
 
 def test_plain_comes_in_by_one_token() -> None:
     client = Connected()
 
     assert client.handshake("PLAIN") == (ErrorCode.none, ("PLAIN", "SCRAM-SHA-256"), None)
-    answer, failure = client.authenticate(PlainClient("alice", "alice-secret").first())
+    response, failure = client.authenticate(PlainClient("alice", "alice-secret").first())
 
-    assert (answer.error_code, answer.auth_bytes, failure) == (ErrorCode.none, b"", None)
+    assert (response.error_code, response.auth_bytes, failure) == (ErrorCode.none, b"", None)
     assert client.authenticator.login == Login(ALICE, "PLAIN", None)
 
 
@@ -337,15 +337,15 @@ def test_a_login_that_fails_after_version_0_gets_no_answer() -> None:
 def test_a_refused_login_tells_no_more_than_it_must() -> None:
     plain = Connected()
     plain.handshake("PLAIN")
-    answer, failure = plain.authenticate(b"\0alice\0wrong")
-    assert answer.error_code is ErrorCode.sasl_authentication_failed
-    assert answer.error_message == "Authentication failed: Invalid username or password"
+    response, failure = plain.authenticate(b"\0alice\0wrong")
+    assert response.error_code is ErrorCode.sasl_authentication_failed
+    assert response.error_message == "Authentication failed: Invalid username or password"
     assert failure is not None
 
     unknown = Connected()
     unknown.handshake("SCRAM-SHA-256")
-    answer, failure = unknown.authenticate(b"n,,n=mallory,r=nonce")
-    assert answer.error_message == (
+    response, failure = unknown.authenticate(b"n,,n=mallory,r=nonce")
+    assert response.error_message == (
         "Authentication failed during authentication due to invalid credentials with SASL "
         "mechanism SCRAM-SHA-256"
     )
@@ -397,10 +397,10 @@ def test_what_is_no_request_is_no_login(data: bytes) -> None:
 def test_a_session_has_a_life_and_is_renewed_by_the_same_user_and_mechanism() -> None:
     first = Connected(max_reauth_ms=60_000)
     first.handshake("PLAIN")
-    answer, _ = first.authenticate(b"\0alice\0alice-secret")
+    response, _ = first.authenticate(b"\0alice\0alice-secret")
     login = first.authenticator.login
 
-    assert answer.session_lifetime.total_seconds() == 60
+    assert response.session_lifetime.total_seconds() == 60
     assert login == Login(ALICE, "PLAIN", 61_000)
 
     again = Connected(max_reauth_ms=60_000, before=login)
@@ -415,8 +415,8 @@ def test_a_session_has_a_life_and_is_renewed_by_the_same_user_and_mechanism() ->
 
     other_user = Connected(before=Login(Principal("User", "bob"), "PLAIN", 1))
     other_user.handshake("PLAIN")
-    answer, failure = other_user.authenticate(b"\0alice\0alice-secret")
-    assert answer.error_message == (
+    response, failure = other_user.authenticate(b"\0alice\0alice-secret")
+    assert response.error_message == (
         "Cannot change principals during re-authentication from User.bob: User.alice"
     )
     assert failure is not None

@@ -113,11 +113,11 @@ def changed(
 
 
 def told(world: BrokerWorld, request: Any) -> list[tuple[ErrorCode, str | None]]:
-    answer = asyncio.run(world.ask(request))
-    assert [(r.resource_type, r.resource_name) for r in answer.responses] == [
+    response = asyncio.run(world.ask(request))
+    assert [(r.resource_type, r.resource_name) for r in response.responses] == [
         (r.resource_type, r.resource_name) for r in request.resources
     ]
-    return [(r.error_code, r.error_message) for r in answer.responses]
+    return [(r.error_code, r.error_message) for r in response.responses]
 
 
 DONE = (ErrorCode.none, None)

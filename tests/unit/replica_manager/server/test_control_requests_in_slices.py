@@ -50,9 +50,9 @@ def world(executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> Brok
 async def ask(world: BrokerWorld, api_key: int, version: int, body: tuple[bytes, ...]) -> Any:
     """The answer to a body as our own controller writes it."""
     data = request_header(api_key, version, 3, None) + b"".join(body)
-    answer = await world.ask_raw(data)
-    _, start = parse_response_header(api_key, version, answer)
-    return read_response(api_key, version, answer, start)
+    response = await world.ask_raw(data)
+    _, start = parse_response_header(api_key, version, response)
+    return read_response(api_key, version, response, start)
 
 
 async def become_leaders(world: BrokerWorld, *, controller_epoch: int = 1) -> Any:
@@ -141,8 +141,8 @@ async def until_one_is_carried_out(world: BrokerWorld) -> None:
 async def test_others_are_served_between_partitions(world: BrokerWorld) -> None:
     for request in (become_leaders, delete_replicas):
         turns = Turns()
-        answer = await turns.during(request(world))
-        assert answer.error_code is ErrorCode.none
+        response = await turns.during(request(world))
+        assert response.error_code is ErrorCode.none
         assert len(turns.seen) >= COUNT
 
 
@@ -186,8 +186,8 @@ async def test_a_partition_that_goes_offline_meanwhile_gets_no_role(world: Broke
         await asyncio.sleep(0)
     assert not world.replicas.partitions[last].is_leader
     world.replicas.mark_offline([last])
-    answer = await request
-    [topic] = answer.topics
+    response = await request
+    [topic] = response.topics
     codes = {each.partition_index: each.error_code for each in topic.partition_errors}
     assert codes.pop(last.partition) is ErrorCode.kafka_storage_error
     assert set(codes.values()) == {ErrorCode.none}
@@ -334,8 +334,8 @@ async def test_a_request_is_carried_out_although_its_controller_has_gone_before_
     topics = [f"t{number}" for number in range(COUNT)]
 
     for request in (become_leaders(world), learn_topics(world, topics)):
-        answer = await left_at_once(request)
-        assert answer.error_code is ErrorCode.none
+        response = await left_at_once(request)
+        assert response.error_code is ErrorCode.none
     assert set(world.replicas.partitions) == set(PARTITIONS)
     assert all(each.is_leader for each in world.replicas.partitions.values())
     assert set(world.cache.snapshot.partitions) == set(topics)

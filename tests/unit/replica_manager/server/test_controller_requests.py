@@ -59,8 +59,8 @@ def schema(api: str, version: int) -> Any:
     return import_module(f"kio.schema.{api}.v{version}.request")
 
 
-def ask(world: BrokerWorld, request: Any, answer: Result | None) -> Any:
-    world.controller.answer = answer
+def ask(world: BrokerWorld, request: Any, response: Result | None) -> Any:
+    world.controller.answer = response
     return asyncio.run(world.ask(request))
 
 
@@ -109,7 +109,7 @@ def test_of_a_partition_named_twice_the_last_target_counts(world: BrokerWorld) -
 def test_reassignments_are_answered_by_topic_with_the_codes_own_sentence(
     world: BrokerWorld,
 ) -> None:
-    answer = ask(
+    response = ask(
         world,
         reassign(("orders", 0, (3,))),
         verdicts(
@@ -121,9 +121,9 @@ def test_reassignments_are_answered_by_topic_with_the_codes_own_sentence(
 
     told = {
         topic.name: [(p.partition_index, p.error_code, p.error_message) for p in topic.partitions]
-        for topic in answer.responses
+        for topic in response.responses
     }
-    assert (answer.error_code, answer.error_message) == (ErrorCode.none, "")
+    assert (response.error_code, response.error_message) == (ErrorCode.none, "")
     assert told == {
         "orders": [
             (0, ErrorCode.none, None),
@@ -138,10 +138,10 @@ def test_reassignments_are_answered_by_topic_with_the_codes_own_sentence(
 def test_a_controller_that_does_not_answer_is_a_time_out_for_every_partition(
     world: BrokerWorld,
 ) -> None:
-    answer = ask(world, reassign(("orders", 0, (3,))), None)
+    response = ask(world, reassign(("orders", 0, (3,))), None)
 
-    [topic] = answer.responses
-    assert answer.error_code is ErrorCode.request_timed_out
+    [topic] = response.responses
+    assert response.error_code is ErrorCode.request_timed_out
     assert [p.error_code for p in topic.partitions] == [ErrorCode.request_timed_out]
 
 
@@ -158,7 +158,7 @@ def list_reassignments(*partitions: tuple[str, tuple[int, ...]], all_of_them: bo
 
 def test_ongoing_reassignments_are_reported_by_topic(world: BrokerWorld) -> None:
     moving = ReplicaAssignment((4, 1, 2), adding_replicas=(4,), removing_replicas=(1,))
-    answer = ask(
+    response = ask(
         world,
         list_reassignments(all_of_them=True),
         OngoingReassignments(
@@ -167,11 +167,11 @@ def test_ongoing_reassignments_are_reported_by_topic(world: BrokerWorld) -> None
     )
 
     assert world.controller.requests == [ListPartitionReassignments(None, 0)]
-    assert [(t.name, [p.partition_index for p in t.partitions]) for t in answer.topics] == [
+    assert [(t.name, [p.partition_index for p in t.partitions]) for t in response.topics] == [
         ("orders", [0, 1]),
         ("bills", [0]),
     ]
-    first = answer.topics[0].partitions[0]
+    first = response.topics[0].partitions[0]
     assert (first.replicas, first.adding_replicas, first.removing_replicas) == (
         (4, 1, 2),
         (4,),
@@ -224,13 +224,13 @@ def elect(
     )
 
 
-def outcomes(answer: Any) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
+def outcomes(response: Any) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
     return {
         TopicPartition(topic.topic, partition.partition_id): (
             partition.error_code,
             partition.error_message,
         )
-        for topic in answer.replica_election_results
+        for topic in response.replica_election_results
         for partition in topic.partition_result
     }
 
@@ -248,9 +248,9 @@ async def test_an_election_is_answered_when_the_cache_shows_the_leader(
         await asyncio.sleep(0)
     assert not asking.done()
     world.update({"orders": {0: metadata(1, leader_epoch=1)}})
-    answer = await asking
+    response = await asking
 
-    assert outcomes(answer) == {ORDERS_0: (ErrorCode.none, None)}
+    assert outcomes(response) == {ORDERS_0: (ErrorCode.none, None)}
     assert world.controller.requests == [
         ReplicaLeaderElection((ORDERS_0,), ElectionType.PREFERRED, ElectionTrigger.ADMIN_CLIENT, 0)
     ]
@@ -273,13 +273,13 @@ async def test_an_unclean_leader_is_known_by_its_higher_epoch(world: BrokerWorld
 
 
 def test_an_election_that_does_not_show_in_time_timed_out(world: BrokerWorld) -> None:
-    answer = ask(
+    response = ask(
         world,
         elect(("orders", (0,)), timeout=timedelta(milliseconds=20)),
         verdicts((ORDERS_0, ErrorCode.none), (ORDERS_1, ErrorCode.election_not_needed)),
     )
 
-    assert outcomes(answer) == {
+    assert outcomes(response) == {
         ORDERS_0: (ErrorCode.request_timed_out, None),
         ORDERS_1: (
             ErrorCode.election_not_needed,
@@ -327,7 +327,7 @@ def test_the_controller_may_take_as_long_as_the_client_waits(world: BrokerWorld)
 
 
 def test_without_partitions_all_are_asked_and_those_in_order_left_out(world: BrokerWorld) -> None:
-    answer = ask(
+    response = ask(
         world,
         elect(of_all=True),
         verdicts(
@@ -337,32 +337,32 @@ def test_without_partitions_all_are_asked_and_those_in_order_left_out(world: Bro
         ),
     )
 
-    assert outcomes(answer) == {ORDERS_0: (ErrorCode.preferred_leader_not_available, "no")}
+    assert outcomes(response) == {ORDERS_0: (ErrorCode.preferred_leader_not_available, "no")}
     [request] = world.controller.requests
     assert isinstance(request, ReplicaLeaderElection)
     assert request.partitions == (ORDERS_0, ORDERS_1, BILLS_0)
 
 
 def test_who_is_not_the_controller_says_so_for_each_partition(world: BrokerWorld) -> None:
-    answer = ask(world, elect(("orders", (0,))), verdicts((ORDERS_0, ErrorCode.not_controller)))
+    response = ask(world, elect(("orders", (0,))), verdicts((ORDERS_0, ErrorCode.not_controller)))
 
-    assert answer.error_code is ErrorCode.none
-    assert outcomes(answer) == {ORDERS_0: (ErrorCode.not_controller, None)}
+    assert response.error_code is ErrorCode.none
+    assert outcomes(response) == {ORDERS_0: (ErrorCode.not_controller, None)}
 
 
 def test_the_internals_of_a_failed_election_are_not_sent(world: BrokerWorld) -> None:
     secret = verdicts((ORDERS_0, ErrorCode.unknown_server_error, "secret"))
 
-    answer = ask(world, elect(("orders", (0,))), secret)
+    response = ask(world, elect(("orders", (0,))), secret)
 
-    assert outcomes(answer) == {ORDERS_0: (ErrorCode.unknown_server_error, None)}
+    assert outcomes(response) == {ORDERS_0: (ErrorCode.unknown_server_error, None)}
 
 
 def test_an_unknown_kind_of_election_is_refused(world: BrokerWorld) -> None:
-    answer = ask(world, elect(("orders", (0, 1)), election_type=7), None)
+    response = ask(world, elect(("orders", (0, 1)), election_type=7), None)
 
-    assert answer.error_code is ErrorCode.unknown_server_error
-    assert set(outcomes(answer)) == {ORDERS_0, ORDERS_1}
+    assert response.error_code is ErrorCode.unknown_server_error
+    assert set(outcomes(response)) == {ORDERS_0, ORDERS_1}
     assert world.controller.requests == []
 
 
@@ -394,7 +394,7 @@ def test_a_change_of_an_isr_reaches_the_controller_in_every_version(
 ) -> None:
     topic = ORDERS_ID if version >= 2 else "orders"
     state = LeaderAndIsr(1, 5, (1, 3), 10, 1, leader_recovery_state=1)
-    answer = ask(
+    response = ask(
         world,
         alter_partition(version, topic),
         AlterPartitionResult(
@@ -410,7 +410,7 @@ def test_a_change_of_an_isr_reaches_the_controller_in_every_version(
     assert world.controller.requests == [
         AlterPartitionReceived(1, 77, version, (IsrChange(topic, 1, 5, (1, 3), recovery, 9),), 0)
     ]
-    [told] = answer.topics
+    [told] = response.topics
     assert (told.topic_id if version >= 2 else told.topic_name) == topic
     written, refused = told.partitions
     assert (written.partition_index, written.error_code) == (1, ErrorCode.none)
@@ -424,7 +424,7 @@ def test_a_change_of_an_isr_reaches_the_controller_in_every_version(
 
 def test_a_topic_id_of_zeros_stays_one(world: BrokerWorld) -> None:
     zeros = UUID(int=0)
-    answer = ask(
+    response = ask(
         world,
         alter_partition(2, None),
         AlterPartitionResult(
@@ -435,16 +435,16 @@ def test_a_topic_id_of_zeros_stays_one(world: BrokerWorld) -> None:
     [request] = world.controller.requests
     assert isinstance(request, AlterPartitionReceived)
     assert request.changes[0].topic == zeros
-    [told] = answer.topics
+    [told] = response.topics
     assert told.partitions[0].error_code is ErrorCode.unknown_topic_id
 
 
 def test_a_refused_change_of_isrs_has_only_a_code(world: BrokerWorld) -> None:
-    answer = ask(
+    response = ask(
         world, alter_partition(3, ORDERS_ID), AlterPartitionResult(ErrorCode.stale_broker_epoch)
     )
 
-    assert (answer.error_code, answer.topics) == (ErrorCode.stale_broker_epoch, ())
+    assert (response.error_code, response.topics) == (ErrorCode.stale_broker_epoch, ())
 
 
 # ---------------------------------------------------------------------- producer ids, features
@@ -455,10 +455,10 @@ def test_a_block_of_producer_ids_is_handed_out(world: BrokerWorld) -> None:
         broker_id=2, broker_epoch=50
     )
 
-    answer = ask(world, request, ProducerIdBlock(ErrorCode.none, 3000, 1000))
+    response = ask(world, request, ProducerIdBlock(ErrorCode.none, 3000, 1000))
 
     assert world.controller.requests == [AllocateProducerIds(2, 50, 0)]
-    assert (answer.error_code, answer.producer_id_start, answer.producer_id_len) == (
+    assert (response.error_code, response.producer_id_start, response.producer_id_len) == (
         ErrorCode.none,
         3000,
         1000,
@@ -497,7 +497,7 @@ def features(version: int, timeout: timedelta = LONG, **fields: Any) -> Any:
 def test_feature_updates_reach_the_controller(
     world: BrokerWorld, version: int, fields: dict[str, Any], upgrade_type: int
 ) -> None:
-    answer = ask(
+    response = ask(
         world,
         features(version, **fields),
         FeatureResults(
@@ -514,7 +514,7 @@ def test_feature_updates_reach_the_controller(
     assert world.controller.requests == [
         UpdateFeatures((FeatureUpdate("f", 2, upgrade_type),), version >= 1, 0)
     ]
-    assert [(r.feature, r.error_code, r.error_message) for r in answer.results] == [
+    assert [(r.feature, r.error_code, r.error_message) for r in response.results] == [
         ("f", ErrorCode.invalid_request, "not so"),
         ("g", ErrorCode.none, None),
         (
@@ -542,10 +542,10 @@ async def test_written_features_are_answered_when_the_broker_has_read_them(
         await asyncio.sleep(0)
     assert not asking.done()
     await asyncio.to_thread(world.features.look)
-    answer = await asking
+    response = await asking
 
     assert world.features.epoch == 1
-    assert [r.error_code for r in answer.results] == [ErrorCode.invalid_request, ErrorCode.none]
+    assert [r.error_code for r in response.results] == [ErrorCode.invalid_request, ErrorCode.none]
     assert world.features.waiting == 0
 
 
@@ -554,14 +554,14 @@ def test_written_features_that_the_broker_does_not_read_in_time_have_failed(
 ) -> None:
     version = world.write_features()
 
-    answer = ask(
+    response = ask(
         world,
         features(1, timeout=timedelta(milliseconds=5), upgrade_type=1),
         FeatureResults(ErrorCode.none, None, WRITTEN, epoch=version),
     )
 
-    assert answer.error_code is ErrorCode.none
-    assert [(r.error_code, r.error_message) for r in answer.results] == [
+    assert response.error_code is ErrorCode.none
+    assert [(r.error_code, r.error_message) for r in response.results] == [
         (ErrorCode.invalid_request, "not so"),
         (
             ErrorCode.feature_update_failed,
@@ -573,14 +573,14 @@ def test_written_features_that_the_broker_does_not_read_in_time_have_failed(
 def test_before_feature_versioning_features_cannot_be_updated(executor: ThreadPoolExecutor) -> None:
     world = BrokerWorld(executor, inter__broker__protocol__version="2.6")
 
-    answer = ask(world, features(1, upgrade_type=1), None)
+    response = ask(world, features(1, upgrade_type=1), None)
 
-    assert answer.error_code is ErrorCode.invalid_request
-    assert answer.error_message == "Feature versioning system is disabled."
+    assert response.error_code is ErrorCode.invalid_request
+    assert response.error_message == "Feature versioning system is disabled."
 
 
 @pytest.mark.parametrize(
-    ("request_", "answer"),
+    ("request_", "response"),
     [
         (reassign(("orders", 0, (3,))), PartitionResults(ErrorCode.not_controller)),
         (list_reassignments(), OngoingReassignments(ErrorCode.not_controller)),
@@ -589,12 +589,12 @@ def test_before_feature_versioning_features_cannot_be_updated(executor: ThreadPo
     ids=["reassigns", "lists reassignments", "updates features"],
 )
 def test_who_is_not_the_controller_does_nothing(
-    world: BrokerWorld, request_: Any, answer: Result | None
+    world: BrokerWorld, request_: Any, response: Result | None
 ) -> None:
     # Features are not even asked for; the others are for the controller itself to refuse.
-    world.controller.is_active = answer is not None
+    world.controller.is_active = response is not None
 
-    refused = ask(world, request_, answer)
+    refused = ask(world, request_, response)
 
     assert refused.error_code is ErrorCode.not_controller
     assert refused.error_message == "This is not the correct controller for this cluster."

@@ -78,9 +78,9 @@ def request(
 
 
 def outcomes(world: BrokerWorld, *topics: Any, **options: Any) -> dict[str, Any]:
-    answer = asyncio.run(world.ask(request(*topics, **options)))
-    assert len({result.name for result in answer.results}) == len(answer.results)
-    return {r.name: (r.error_code, r.error_message) for r in answer.results}
+    response = asyncio.run(world.ask(request(*topics, **options)))
+    assert len({result.name for result in response.results}) == len(response.results)
+    return {r.name: (r.error_code, r.error_message) for r in response.results}
 
 
 @pytest.mark.parametrize("version", range(4))

@@ -55,9 +55,9 @@ async def test_a_big_request_lets_others_pass_while_it_is_read(world: BrokerWorl
     await asyncio.sleep(0)  # it has begun
     assert not first.done()
     assert (await world.ask(small)).error_code is ErrorCode.none
-    answer = await first
-    assert answer.error_code is ErrorCode.none
-    assert len(answer.partition_errors) == 10_000
+    response = await first
+    assert response.error_code is ErrorCode.none
+    assert len(response.partition_errors) == 10_000
 
 
 async def test_a_big_request_that_is_garbled_is_refused_like_a_small_one(

@@ -48,12 +48,12 @@ def test_records_are_read_from_the_batch_of_the_offset_on(world: BrokerWorld, ve
     world.lead("orders", topic_id=ORDERS_ID)
     fill(world, 2, 3)
 
-    [answer] = fetch(world, (0, 3), version=version)
+    [response] = fetch(world, (0, 3), version=version)
 
-    assert answer.error_code is ErrorCode.none
-    assert (answer.high_watermark, answer.last_stable_offset) == (5, 5)
-    assert offsets(answer.records) == [2, 3, 4]
-    assert answer.aborted_transactions is None
+    assert response.error_code is ErrorCode.none
+    assert (response.high_watermark, response.last_stable_offset) == (5, 5)
+    assert offsets(response.records) == [2, 3, 4]
+    assert response.aborted_transactions is None
 
 
 @pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 1)])
@@ -61,10 +61,10 @@ def test_old_versions_get_old_messages(world: BrokerWorld, version: int, magic: 
     world.lead("orders")
     fill(world, 2, 3)
 
-    [answer] = fetch(world, (0, 1), version=version)
+    [response] = fetch(world, (0, 1), version=version)
 
-    assert {header.magic for _, header in iterate_batches(answer.records)} == {magic}
-    assert offsets(answer.records) == [1, 2, 3, 4]
+    assert {header.magic for _, header in iterate_batches(response.records)} == {magic}
+    assert offsets(response.records) == [1, 2, 3, 4]
 
 
 def test_old_versions_are_refused_where_conversion_is_forbidden(world: BrokerWorld) -> None:
@@ -82,9 +82,9 @@ def test_zstd_is_for_who_knows_it(world: BrokerWorld) -> None:
     fill(world, 2)
 
     assert fetch(world, version=9)[0].error_code is ErrorCode.unsupported_compression_type
-    [answer] = fetch(world, version=10)
-    assert offsets(answer.records) == [0, 1]
-    assert next(iterate_batches(answer.records))[1].codec is Codec.ZSTD
+    [response] = fetch(world, version=10)
+    assert offsets(response.records) == [0, 1]
+    assert next(iterate_batches(response.records))[1].codec is Codec.ZSTD
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_what_cannot_be_read_has_its_error(
     fill(world, 2)
     place = (how.pop("partition", 0), how.pop("offset", 0))
 
-    [answer] = fetch(world, place, max_wait_ms=60_000, **how)
+    [response] = fetch(world, place, max_wait_ms=60_000, **how)
 
-    assert answer.error_code is error
-    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (
+    assert response.error_code is error
+    assert (response.high_watermark, response.last_stable_offset, response.log_start_offset) == (
         -1,
         -1,
         -1,
@@ -179,11 +179,11 @@ def test_a_follower_that_has_diverged_learns_where(world: BrokerWorld) -> None:
     world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2), leader_epoch=4)
     fill(world, 1)
 
-    [answer] = fetch(world, (0, 4), replica_id=2, last_fetched_epoch=2, max_wait_ms=60_000)
+    [response] = fetch(world, (0, 4), replica_id=2, last_fetched_epoch=2, max_wait_ms=60_000)
 
-    assert answer.error_code is ErrorCode.none
-    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (1, 3)
-    assert answer.records == b""
+    assert response.error_code is ErrorCode.none
+    assert (response.diverging_epoch.epoch, response.diverging_epoch.end_offset) == (1, 3)
+    assert response.records == b""
     assert log_of(world).high_watermark == 0
 
 
@@ -224,7 +224,7 @@ def test_limits_hold_but_for_the_first_batch(world: BrokerWorld) -> None:
         fill(world, 1, 1, 1, tp=TopicPartition("orders", partition), size=500)
 
     def sizes(**how: Any) -> list[list[int]]:
-        return [offsets(answer.records) for answer in fetch(world, (0, 0), (1, 0), **how)]
+        return [offsets(response.records) for response in fetch(world, (0, 0), (1, 0), **how)]
 
     assert sizes() == [[0, 1, 2], [0, 1, 2]]
     assert sizes(max_bytes=10) == [[0], []]
@@ -247,10 +247,10 @@ def test_reading_committed_records_tells_aborted_transactions(world: BrokerWorld
     world.lead("orders", topic_id=ORDERS_ID)
     fill(world, 2)
 
-    [answer] = fetch(world, is_read_committed=True)
+    [response] = fetch(world, is_read_committed=True)
 
-    assert offsets(answer.records) == [0, 1]
-    assert answer.aborted_transactions == ()
+    assert offsets(response.records) == [0, 1]
+    assert response.aborted_transactions == ()
 
 
 # ---------------------------------------------------------------------- waiting
@@ -259,7 +259,7 @@ def test_reading_committed_records_tells_aborted_transactions(world: BrokerWorld
 def test_a_consumer_waits_for_records(world: BrokerWorld) -> None:
     world.lead("orders", topic_id=ORDERS_ID)
 
-    answer = waiting(
+    response = waiting(
         world,
         lambda: world.appends.append_records(
             {ORDERS: MemoryRecords(batch(2))}, acks=1, timeout_ms=1
@@ -267,7 +267,7 @@ def test_a_consumer_waits_for_records(world: BrokerWorld) -> None:
         (0, 0),
     )
 
-    assert offsets(answer.records) == [0, 1]
+    assert offsets(response.records) == [0, 1]
 
 
 def test_a_consumer_waits_for_enough(world: BrokerWorld) -> None:
@@ -282,9 +282,9 @@ def test_a_consumer_waits_for_enough(world: BrokerWorld) -> None:
             {ORDERS: MemoryRecords(batch(1, size=300))}, acks=1, timeout_ms=1
         )
 
-    answer = waiting(world, append_twice, (0, 0), min_bytes=600)
+    response = waiting(world, append_twice, (0, 0), min_bytes=600)
 
-    assert offsets(answer.records) == [0, 1]
+    assert offsets(response.records) == [0, 1]
 
 
 def test_a_consumer_waits_until_records_are_committed(world: BrokerWorld) -> None:
@@ -295,15 +295,15 @@ def test_a_consumer_waits_until_records_are_committed(world: BrokerWorld) -> Non
         assert len(world.reads.waiting) == 1
         await world.ask(request((0, 2), replica_id=2))
 
-    answer = waiting(world, append_and_follow, (0, 0))
+    response = waiting(world, append_and_follow, (0, 0))
 
-    assert (offsets(answer.records), answer.high_watermark) == ([0, 1], 2)
+    assert (offsets(response.records), response.high_watermark) == ([0, 1], 2)
 
 
 def test_a_follower_is_woken_by_every_append(world: BrokerWorld) -> None:
     world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2))
 
-    answer = waiting(
+    response = waiting(
         world,
         lambda: world.appends.append_records(
             {ORDERS: MemoryRecords(batch(2))}, acks=1, timeout_ms=1
@@ -312,7 +312,7 @@ def test_a_follower_is_woken_by_every_append(world: BrokerWorld) -> None:
         replica_id=2,
     )
 
-    assert (offsets(answer.records), answer.high_watermark) == ([0, 1], 0)
+    assert (offsets(response.records), response.high_watermark) == ([0, 1], 0)
 
 
 def test_who_waits_gets_an_error_when_this_broker_leads_no_more(world: BrokerWorld) -> None:
@@ -321,18 +321,18 @@ def test_who_waits_gets_an_error_when_this_broker_leads_no_more(world: BrokerWor
     def resign() -> None:
         world.lead("orders", leader=2, isr=(1, 2), replicas=(1, 2), leader_epoch=1)
 
-    answer = waiting(world, resign, (0, 0), replica_id=2)
+    response = waiting(world, resign, (0, 0), replica_id=2)
 
-    assert answer.error_code is ErrorCode.not_leader_or_follower
+    assert response.error_code is ErrorCode.not_leader_or_follower
 
 
 def test_time_runs_out_for_who_waits_and_there_is_what_there_is(world: BrokerWorld) -> None:
     world.lead("orders", topic_id=ORDERS_ID)
     fill(world, 1)
 
-    [answer] = fetch(world, min_bytes=5000, max_wait_ms=1)
+    [response] = fetch(world, min_bytes=5000, max_wait_ms=1)
 
-    assert offsets(answer.records) == [0]
+    assert offsets(response.records) == [0]
     assert len(world.reads.waiting) == 0
 
 
@@ -397,10 +397,10 @@ async def test_of_many_partitions_only_those_that_changed_are_looked_at_again(
     await append()
     response = await answer
 
-    answers = {each.partition_index: each for each in response.responses[0].partitions}
-    assert [p for p, each in answers.items() if each.records] == [7]
-    assert offsets(answers[7].records) == [0, 1]
-    assert all(each.error_code is ErrorCode.none for each in answers.values())
+    responses = {each.partition_index: each for each in response.responses[0].partitions}
+    assert [p for p, each in responses.items() if each.records] == [7]
+    assert offsets(responses[7].records) == [0, 1]
+    assert all(each.error_code is ErrorCode.none for each in responses.values())
     assert set(looked_at) == {changed}
 
 

@@ -61,7 +61,7 @@ def test_an_older_leader_epoch_is_fenced_when_this_broker_is_elected_again(
 ) -> None:
     lead(world, leader_epoch=3)
 
-    answer = waiting(
+    response = waiting(
         world,
         lambda: lead(world, leader_epoch=4),
         (0, 0),
@@ -69,8 +69,8 @@ def test_an_older_leader_epoch_is_fenced_when_this_broker_is_elected_again(
         replica_id=replica_id,
     )
 
-    assert answer.error_code is ErrorCode.fenced_leader_epoch
-    assert answer.high_watermark == -1
+    assert response.error_code is ErrorCode.fenced_leader_epoch
+    assert response.high_watermark == -1
 
 
 @pytest.mark.parametrize("version", [4, 10])
@@ -79,17 +79,17 @@ def test_an_old_client_learns_that_this_broker_follows_now(
 ) -> None:
     lead(world)
 
-    answer = waiting(world, lambda: lead(world, 2, leader_epoch=1), (0, 0), version=version)
+    response = waiting(world, lambda: lead(world, 2, leader_epoch=1), (0, 0), version=version)
 
-    assert answer.error_code is ErrorCode.not_leader_or_follower
+    assert response.error_code is ErrorCode.not_leader_or_follower
 
 
 def test_a_client_that_may_read_from_followers_is_fenced_by_its_epoch(world: BrokerWorld) -> None:
     lead(world)
 
-    answer = waiting(world, lambda: lead(world, 2, leader_epoch=1), (0, 0), leader_epoch=0)
+    response = waiting(world, lambda: lead(world, 2, leader_epoch=1), (0, 0), leader_epoch=0)
 
-    assert answer.error_code is ErrorCode.fenced_leader_epoch
+    assert response.error_code is ErrorCode.fenced_leader_epoch
 
 
 def test_a_client_that_may_read_from_followers_and_names_no_epoch_waits_on(
@@ -104,9 +104,9 @@ def test_a_client_that_may_read_from_followers_and_names_no_epoch_waits_on(
         log_of(world).update_high_watermark(2)
         world.replicas.partition_changed(ORDERS)
 
-    answer = waiting(world, follow, (0, 0))
+    response = waiting(world, follow, (0, 0))
 
-    assert (answer.error_code, offsets(answer.records)) == (ErrorCode.none, [0, 1])
+    assert (response.error_code, offsets(response.records)) == (ErrorCode.none, [0, 1])
 
 
 @pytest.mark.parametrize("replica_id", [-1, 2])
@@ -117,16 +117,16 @@ def test_a_partition_that_is_deleted_here_ends_the_waiting(
 
     def delete() -> None:
         order = StopReplicaPartition(0, delete_partition=True)
-        answer = completed(
+        response = completed(
             world.replicas.stop_replicas(
                 StopReplicaRequest(1, 1, -1, {ORDERS: order}), CORRELATION_ID
             )
         )
-        assert answer.partitions == {ORDERS: ErrorCode.none}
+        assert response.partitions == {ORDERS: ErrorCode.none}
 
-    answer = waiting(world, delete, (0, 0), replica_id=replica_id)
+    response = waiting(world, delete, (0, 0), replica_id=replica_id)
 
-    assert answer.error_code is ErrorCode.not_leader_or_follower
+    assert response.error_code is ErrorCode.not_leader_or_follower
 
 
 # ---------------------------------------------------------------------- how far is read
@@ -142,9 +142,9 @@ def test_a_follower_does_not_wake_for_a_high_watermark_alone(world: BrokerWorld)
         assert len(world.reads.waiting) == 1
         await world.appends.append_records({ORDERS: MemoryRecords(batch(1))}, acks=1, timeout_ms=1)
 
-    answer = waiting(world, commit_and_append, (0, 2), replica_id=2)
+    response = waiting(world, commit_and_append, (0, 2), replica_id=2)
 
-    assert (offsets(answer.records), answer.high_watermark) == ([2], 2)
+    assert (offsets(response.records), response.high_watermark) == ([2], 2)
 
 
 def test_a_consumer_between_high_watermark_and_log_end_gets_nothing_and_beyond_it_an_error(
@@ -155,9 +155,9 @@ def test_a_consumer_between_high_watermark_and_log_end_gets_nothing_and_beyond_i
     fetch(world, (0, 1), replica_id=2)
 
     for offset in (1, 2, 3):
-        [answer] = fetch(world, (0, offset))
-        assert (answer.error_code, answer.records) == (ErrorCode.none, b"")
-        assert answer.high_watermark == 1
+        [response] = fetch(world, (0, offset))
+        assert (response.error_code, response.records) == (ErrorCode.none, b"")
+        assert response.high_watermark == 1
     [beyond] = fetch(world, (0, 4))
     assert beyond.error_code is ErrorCode.offset_out_of_range
 
@@ -173,8 +173,8 @@ def test_committed_records_end_at_an_open_transaction_until_its_marker_is_replic
     log.append_as_leader(transaction, 0, verification_guard=guard)
 
     def committed() -> tuple[int, int, list[int]]:
-        [answer] = fetch(world, is_read_committed=True)
-        return answer.high_watermark, answer.last_stable_offset, offsets(answer.records)
+        [response] = fetch(world, is_read_committed=True)
+        return response.high_watermark, response.last_stable_offset, offsets(response.records)
 
     fetch(world, (0, 3), replica_id=2)
     assert committed() == (3, 1, [0])
@@ -205,9 +205,9 @@ def test_a_fetch_that_fails_or_diverges_says_nothing_of_how_far_the_follower_is(
     assert (known.log_end_offset, log_of(world).high_watermark) == (1, 1)
 
     world.now_ms += 1
-    [answer] = fetch(world, (0, how.pop("offset", 3)), replica_id=2, **how)
+    [response] = fetch(world, (0, how.pop("offset", 3)), replica_id=2, **how)
 
-    assert answer.error_code is error
+    assert response.error_code is error
     assert world.replicas.partitions[ORDERS].remote_replicas[2] == known
     assert log_of(world).high_watermark == 1
 
@@ -230,33 +230,33 @@ async def test_a_consumer_is_sent_elsewhere_at_once_however_much_it_wants(
     rack_aware: BrokerWorld,
 ) -> None:
     asked = request((0, 0), rack_id="b", max_wait_ms=60_000, min_bytes=10_000)
-    answer = asyncio.create_task(rack_aware.ask(asked))
-    while not answer.done():
+    response = asyncio.create_task(rack_aware.ask(asked))
+    while not response.done():
         assert len(rack_aware.reads.waiting) == 0
         await asyncio.sleep(0)
-    [answer] = answer.result().responses[0].partitions
+    [response] = response.result().responses[0].partitions
 
-    assert (answer.preferred_read_replica, answer.records) == (2, b"")
+    assert (response.preferred_read_replica, response.records) == (2, b"")
 
 
 def test_a_follower_is_never_sent_elsewhere(rack_aware: BrokerWorld) -> None:
-    [answer] = fetch(rack_aware, rack_id="b", replica_id=2)
+    [response] = fetch(rack_aware, rack_id="b", replica_id=2)
 
-    assert (answer.preferred_read_replica, offsets(answer.records)) == (-1, [0, 1, 2])
+    assert (response.preferred_read_replica, offsets(response.records)) == (-1, [0, 1, 2])
 
 
 def test_a_follower_sends_no_consumer_elsewhere(rack_aware: BrokerWorld) -> None:
     lead(rack_aware, 2, leader_epoch=1)
 
-    [answer] = fetch(rack_aware, rack_id="b")
+    [response] = fetch(rack_aware, rack_id="b")
 
-    assert (answer.preferred_read_replica, offsets(answer.records)) == (-1, [0, 1, 2])
+    assert (response.preferred_read_replica, offsets(response.records)) == (-1, [0, 1, 2])
 
 
 @pytest.mark.parametrize(("version", "replica"), [(10, None), (11, 2), (NEWEST, 2)])
 def test_only_who_can_read_from_a_follower_is_sent_to_one(
     rack_aware: BrokerWorld, version: int, replica: int | None
 ) -> None:
-    [answer] = fetch(rack_aware, rack_id="b", version=version)
+    [response] = fetch(rack_aware, rack_id="b", version=version)
 
-    assert getattr(answer, "preferred_read_replica", None) == replica
+    assert getattr(response, "preferred_read_replica", None) == replica

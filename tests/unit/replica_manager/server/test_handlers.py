@@ -59,9 +59,9 @@ def ask(world: BrokerWorld, request: Any, **options: Any) -> Any:
 def ask_body(world: BrokerWorld, api_key: int, version: int, body: tuple[bytes, ...]) -> Any:
     """The answer to a body as our own controller writes it."""
     data = request_header(api_key, version, 3, None) + b"".join(body)
-    answer = asyncio.run(world.ask_raw(data))
-    _, start = parse_response_header(api_key, version, answer)
-    return read_response(api_key, version, answer, start)
+    response = asyncio.run(world.ask_raw(data))
+    _, start = parse_response_header(api_key, version, response)
+    return read_response(api_key, version, response, start)
 
 
 # ApiVersions
@@ -69,11 +69,11 @@ def ask_body(world: BrokerWorld, api_key: int, version: int, body: tuple[bytes, 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_what_has_a_handler_is_offered_and_nothing_else(world: BrokerWorld, version: int) -> None:
-    answer = ask(world, schema("api_versions", version).ApiVersionsRequest())
+    response = ask(world, schema("api_versions", version).ApiVersionsRequest())
 
-    offered = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
+    offered = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
     assert offered == OFFERED == {k: h.VERSIONS for k, h in HANDLERS.items()}
-    assert [k.api_key for k in answer.api_keys] == sorted(offered)
+    assert [k.api_key for k in response.api_keys] == sorted(offered)
 
 
 def test_the_apis_of_the_new_group_protocol_are_not_offered() -> None:
@@ -99,11 +99,11 @@ def test_the_features_epoch_is_reported(world: BrokerWorld, version: int) -> Non
         pass
     world.features.look()
 
-    answer = ask(world, request)
+    response = ask(world, request)
 
-    assert answer.error_code is ErrorCode.none
-    assert answer.finalized_features_epoch == 5
-    assert answer.supported_features == answer.finalized_features == ()
+    assert response.error_code is ErrorCode.none
+    assert response.finalized_features_epoch == 5
+    assert response.supported_features == response.finalized_features == ()
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "ä"])
@@ -112,9 +112,9 @@ def test_a_client_with_an_odd_name_is_an_invalid_request(world: BrokerWorld, nam
         client_software_name=name, client_software_version="1"
     )
 
-    answer = ask(world, request)
+    response = ask(world, request)
 
-    assert (answer.error_code, answer.api_keys) == (ErrorCode.invalid_request, ())
+    assert (response.error_code, response.api_keys) == (ErrorCode.invalid_request, ())
 
 
 @pytest.mark.parametrize("version", [5, 99, -1, 32_767])
@@ -149,19 +149,19 @@ def leader_and_isr(version: int, *, broker_epoch: int = -1, leader_epoch: int = 
 
 @pytest.mark.parametrize("version", range(8))
 def test_every_version_of_leader_and_isr_makes_a_leader(world: BrokerWorld, version: int) -> None:
-    answer = ask_body(world, 4, version, leader_and_isr(version))
+    response = ask_body(world, 4, version, leader_and_isr(version))
 
-    assert answer.error_code is ErrorCode.none
+    assert response.error_code is ErrorCode.none
     partition = world.replicas.partitions[ORDERS_0]
     assert (partition.role, partition.in_sync_replicas) == (Role.LEADER, (1, 2))
     if version >= 5:
         assert partition.topic_id == ORDERS_ID
-        [topic] = answer.topics
+        [topic] = response.topics
         assert topic.topic_id == ORDERS_ID
         [error] = topic.partition_errors
     else:
         assert partition.topic_id is None
-        [error] = answer.partition_errors
+        [error] = response.partition_errors
         assert error.topic_name == "orders"
     assert (error.partition_index, error.error_code) == (0, ErrorCode.none)
 
@@ -171,10 +171,12 @@ def test_a_smaller_broker_epoch_refuses_leader_and_isr_for_every_partition(
     world: BrokerWorld, version: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "kafka.server.KafkaApis"):
-        answer = ask_body(world, 4, version, leader_and_isr(version, broker_epoch=BROKER_EPOCH - 1))
+        response = ask_body(
+            world, 4, version, leader_and_isr(version, broker_epoch=BROKER_EPOCH - 1)
+        )
 
-    assert answer.error_code is ErrorCode.stale_broker_epoch
-    errors = answer.topics[0].partition_errors if version >= 5 else answer.partition_errors
+    assert response.error_code is ErrorCode.stale_broker_epoch
+    errors = response.topics[0].partition_errors if version >= 5 else response.partition_errors
     assert [e.error_code for e in errors] == [ErrorCode.stale_broker_epoch]
     assert world.replicas.partitions == {}
     assert caplog.messages == [
@@ -187,9 +189,9 @@ def test_a_smaller_broker_epoch_refuses_leader_and_isr_for_every_partition(
 def test_an_unknown_equal_or_larger_broker_epoch_is_accepted(
     world: BrokerWorld, broker_epoch: int
 ) -> None:
-    answer = ask_body(world, 4, 7, leader_and_isr(7, broker_epoch=broker_epoch))
+    response = ask_body(world, 4, 7, leader_and_isr(7, broker_epoch=broker_epoch))
 
-    assert answer.error_code is ErrorCode.none
+    assert response.error_code is ErrorCode.none
 
 
 def update_metadata(version: int, *, broker_epoch: int = -1, epoch: int = 1) -> Any:
@@ -209,11 +211,11 @@ def update_metadata(version: int, *, broker_epoch: int = -1, epoch: int = 1) -> 
 
 @pytest.mark.parametrize("version", range(9))
 def test_every_version_of_update_metadata_fills_the_cache(world: BrokerWorld, version: int) -> None:
-    answer = ask_body(world, 6, version, update_metadata(version))
+    response = ask_body(world, 6, version, update_metadata(version))
 
     snapshot = world.cache.snapshot
     state = snapshot.partition("bills", 2)
-    assert answer.error_code is ErrorCode.none
+    assert response.error_code is ErrorCode.none
     assert state is not None
     assert (state.leader, state.leader_epoch, state.in_sync_replicas) == (2, 7, (2, 3))
     assert (state.replicas, state.zk_version) == ((2, 3), 5)
@@ -274,10 +276,10 @@ def stop_replica(version: int, *, broker_epoch: int = -1) -> Any:
 def test_every_version_of_stop_replica_deletes(world: BrokerWorld, version: int) -> None:
     ask_body(world, 4, 7, leader_and_isr(7))
 
-    answer = ask_body(world, 5, version, stop_replica(version))
+    response = ask_body(world, 5, version, stop_replica(version))
 
-    assert answer.error_code is ErrorCode.none
-    [error] = answer.partition_errors
+    assert response.error_code is ErrorCode.none
+    [error] = response.partition_errors
     assert (error.topic_name, error.partition_index) == ("orders", 0)
     assert error.error_code is ErrorCode.none
     assert world.replicas.partitions == {}
@@ -286,9 +288,9 @@ def test_every_version_of_stop_replica_deletes(world: BrokerWorld, version: int)
 def test_a_smaller_broker_epoch_refuses_stop_replica_with_the_top_code_alone(
     world: BrokerWorld,
 ) -> None:
-    answer = ask_body(world, 5, 4, stop_replica(4, broker_epoch=1))
+    response = ask_body(world, 5, 4, stop_replica(4, broker_epoch=1))
 
-    assert (answer.error_code, answer.partition_errors) == (ErrorCode.stale_broker_epoch, ())
+    assert (response.error_code, response.partition_errors) == (ErrorCode.stale_broker_epoch, ())
 
 
 # ControlledShutdown, DescribeCluster, DescribeConfigs
@@ -301,14 +303,14 @@ def test_controlled_shutdown_is_the_controllers_answer(world: BrokerWorld, versi
     )
     epoch = {"broker_epoch": 55} if version >= 2 else {}
 
-    answer = ask(
+    response = ask(
         world,
         schema("controlled_shutdown", version).ControlledShutdownRequest(broker_id=2, **epoch),
     )
 
     assert world.controller.asked == [(2, 55 if version >= 2 else -1)]
-    assert answer.error_code is ErrorCode.none
-    assert [(p.topic_name, p.partition_index) for p in answer.remaining_partitions] == [
+    assert response.error_code is ErrorCode.none
+    assert [(p.topic_name, p.partition_index) for p in response.remaining_partitions] == [
         ("orders", 0),
         ("bills", 3),
     ]
@@ -333,11 +335,11 @@ def test_the_cluster_is_described_by_the_listener_the_client_came_in_on(
         include_cluster_authorized_operations=False
     )
 
-    answer = ask(world, request, listener_name="CLIENT")
+    response = ask(world, request, listener_name="CLIENT")
 
-    assert [(b.broker_id, b.port) for b in answer.brokers] == [(1, 9093)]
-    assert (answer.cluster_id, answer.controller_id) == ("cluster", 1)
-    assert answer.cluster_authorized_operations == -(2**31)
+    assert [(b.broker_id, b.port) for b in response.brokers] == [(1, 9093)]
+    assert (response.cluster_id, response.controller_id) == ("cluster", 1)
+    assert response.cluster_authorized_operations == -(2**31)
 
 
 def test_a_controller_that_is_not_shown_is_no_controller(world: BrokerWorld) -> None:
@@ -604,9 +606,9 @@ def test_bytes_behind_a_request_are_ignored(world: BrokerWorld) -> None:
     request = schema("metadata", 1).MetadataRequest(topics=None)
     data = request_header(3, 1, 3, None) + write(request) + b"more"
 
-    answer: Any = read_response(3, 1, asyncio.run(world.ask_raw(data)), 4)
+    response: Any = read_response(3, 1, asyncio.run(world.ask_raw(data)), 4)
 
-    assert answer.controller_id == 1
+    assert response.controller_id == 1
 
 
 def test_every_handler_can_refuse_in_every_version() -> None:

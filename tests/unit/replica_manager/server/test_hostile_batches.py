@@ -61,9 +61,9 @@ def test_a_batch_that_holds_much_work_does_not_hold_the_loop(
 ) -> None:
     hostile = make()
     with LoopWatch(LOOP_BOUND_MS).installed() as watch:
-        answer = produce(world, hostile.data, version=hostile.version)
+        response = produce(world, hostile.data, version=hostile.version)
 
-    assert answer.error_code is hostile.error
+    assert response.error_code is hostile.error
     assert (log_of(world).log_end_offset > 0) == (hostile.error is ErrorCode.none)
     assert held(watch) == []
 
@@ -93,9 +93,9 @@ def test_a_rule_that_needs_values_is_kept_off_the_loop_too(
     log_of(world).update_config(config)
 
     with LoopWatch(LOOP_BOUND_MS).installed() as watch:
-        answer = produce(world, packed_batch(*block([0, 1], 30_000, b"k"), Codec.ZSTD))
+        response = produce(world, packed_batch(*block([0, 1], 30_000, b"k"), Codec.ZSTD))
 
-    assert answer.error_code is ErrorCode.none
+    assert response.error_code is ErrorCode.none
     assert held(watch) == []
 
 
@@ -169,13 +169,13 @@ async def test_pipelined_requests_of_an_idempotent_producer_stay_in_order(
     for number, records in enumerate((first, second)):
         head = request_header(ApiKey.PRODUCE, 11, number, "client")
         await loop.sock_sendall(ours, frame((head, write(request(records)))))
-    answers = [await one_answer(ours) for _ in range(2)]
+    responses = [await one_answer(ours) for _ in range(2)]
     ours.close()
     await serving
 
-    assert [number for number, _ in answers] == [0, 1]
-    assert [each.error_code for _, each in answers] == [ErrorCode.none, ErrorCode.none]
-    assert [each.base_offset for _, each in answers] == [0, count]
+    assert [number for number, _ in responses] == [0, 1]
+    assert [each.error_code for _, each in responses] == [ErrorCode.none, ErrorCode.none]
+    assert [each.base_offset for _, each in responses] == [0, count]
 
 
 async def one_answer(sock: socket.socket) -> tuple[int, Any]:

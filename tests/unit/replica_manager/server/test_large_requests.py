@@ -45,20 +45,20 @@ def world(executor: ThreadPoolExecutor, tmp_path: Path) -> LargeWorld:
     return LargeWorld(executor, tmp_path, broker__id="1", auto__create__topics__enable="false")
 
 
-def size_of(answer: ResponseFrame) -> int:
-    rest = sum(len(part) if isinstance(part, bytes) else part.length for part in answer.rest)
-    return len(answer.frame) + rest
+def size_of(response: ResponseFrame) -> int:
+    rest = sum(len(part) if isinstance(part, bytes) else part.length for part in response.rest)
+    return len(response.frame) + rest
 
 
 async def longest_ms(world: LargeWorld, data: bytes) -> tuple[float, int]:
     """Of the callbacks that answer the request in ``data``; and the size of the answer."""
     await asyncio.sleep(0)  # the callback that runs now belongs to the test
     with LoopWatch(LONGEST_MS).installed() as watch:
-        answer = await world.respond(data)
+        response = await world.respond(data)
         await asyncio.sleep(0)
     # A collection is of all that lives in the process, tests included.
     collecting_ms = watch.longest.collecting_ms if watch.longest is not None else 0.0
-    return watch.longest_ms - collecting_ms, size_of(answer)
+    return watch.longest_ms - collecting_ms, size_of(response)
 
 
 @pytest.mark.parametrize("shape", list(all_shapes()), ids=lambda shape: shape.name)
@@ -166,10 +166,10 @@ def test_a_topic_that_is_missing_is_created_once_for_all_keys_of_a_find_coordina
         return await create(names, charge)
 
     creation.create = counted  # type: ignore[method-assign]
-    answer = asyncio.run(world.ask(keys))
+    response = asyncio.run(world.ask(keys))
 
     assert asked == [(OFFSETS_TOPIC,)]
-    errors = {each.error_code for each in answer.coordinators}
+    errors = {each.error_code for each in response.coordinators}
     assert errors == {ErrorCode.coordinator_not_available}
 
 
@@ -178,9 +178,9 @@ async def test_a_group_named_a_thousand_times_is_described_once(world: LargeWorl
     request = replace(request, groups=("orders",) * 1_000)
 
     await world.fill(1)
-    answer = await world.ask(request)
+    response = await world.ask(request)
     await world.end()
-    assert [group.group_id for group in answer.groups] == ["orders"]
+    assert [group.group_id for group in response.groups] == ["orders"]
 
 
 async def test_a_large_commit_is_written_whole_in_several_batches(world: LargeWorld) -> None:
@@ -224,9 +224,9 @@ async def test_offsets_of_many_partitions_are_deleted_in_several_steps(world: La
     )
     await world.end()
 
-    for answer in (whole, first):
-        assert answer.error_code is ErrorCode.none
-        [topic] = answer.topics
+    for response in (whole, first):
+        assert response.error_code is ErrorCode.none
+        [topic] = response.topics
         assert [each.error_code for each in topic.partitions] == [ErrorCode.none] * count
     assert again.error_code is ErrorCode.group_id_not_found
 
@@ -246,10 +246,10 @@ async def test_many_groups_are_deleted_in_several_steps(world: LargeWorld) -> No
         return await ask(request, result_type)
 
     world.groups.ask = counted  # type: ignore[method-assign]
-    answer = await world.ask(request_of(ApiKey.DELETE_GROUPS, 2, "groups_names", count=count))
+    response = await world.ask(request_of(ApiKey.DELETE_GROUPS, 2, "groups_names", count=count))
     await world.end()
 
-    assert [each.error_code for each in answer.results] == [ErrorCode.none] * count
+    assert [each.error_code for each in response.results] == [ErrorCode.none] * count
     assert asked == [GROUPS_AT_ONCE, 1]
 
 

@@ -73,9 +73,9 @@ def send(
 
 
 def send_one(world: BrokerWorld, one: LeaderAndIsrPartitionState, **options: object) -> ErrorCode:
-    answer = send(world, {ORDERS_0: one}, **options)  # type: ignore[arg-type]
-    assert answer.error is ErrorCode.none
-    return answer.partitions[ORDERS_0]
+    response = send(world, {ORDERS_0: one}, **options)  # type: ignore[arg-type]
+    assert response.error is ErrorCode.none
+    return response.partitions[ORDERS_0]
 
 
 def test_a_replica_becomes_leader(world: BrokerWorld) -> None:
@@ -138,10 +138,10 @@ def test_an_old_controller_epoch_refuses_the_whole_request(world: BrokerWorld) -
     send_one(world, state(1), controller_epoch=5)
     world.records.clear()
 
-    answer = send(world, {ORDERS_0: state(2, 9)}, controller_epoch=4)
+    response = send(world, {ORDERS_0: state(2, 9)}, controller_epoch=4)
 
-    assert answer.error is ErrorCode.stale_controller_epoch
-    assert answer.partitions == {ORDERS_0: ErrorCode.stale_controller_epoch}
+    assert response.error is ErrorCode.stale_controller_epoch
+    assert response.partitions == {ORDERS_0: ErrorCode.stale_controller_epoch}
     assert world.replicas.partitions[ORDERS_0].role is Role.LEADER
     [_, ignored, finished] = world.records
     assert ignored.kind is Kind.LEADER_AND_ISR_IGNORED
@@ -155,9 +155,9 @@ def test_the_controller_epoch_is_taken_over_even_if_every_partition_fails(
 ) -> None:
     send_one(world, state(9, replicas=(8, 9)), controller_epoch=6)
 
-    answer = send(world, {ORDERS_0: state(1)}, controller_epoch=5)
+    response = send(world, {ORDERS_0: state(1)}, controller_epoch=5)
 
-    assert answer.error is ErrorCode.stale_controller_epoch
+    assert response.error is ErrorCode.stale_controller_epoch
 
 
 def test_a_broker_that_is_not_a_replica_says_unknown_partition(world: BrokerWorld) -> None:
@@ -194,9 +194,9 @@ def test_the_same_leader_epoch_again_is_a_stale_controller_epoch(world: BrokerWo
 def test_a_kraft_controller_may_repeat_a_leader_epoch(world: BrokerWorld) -> None:
     send_one(world, state(1, 4))
 
-    answer = send_one(world, state(1, 4, isr=(1,), partition_epoch=1), is_kraft=True)
+    response = send_one(world, state(1, 4, isr=(1,), partition_epoch=1), is_kraft=True)
 
-    assert answer is ErrorCode.none
+    assert response is ErrorCode.none
     assert world.replicas.partitions[ORDERS_0].in_sync_replicas == (1,)
     assert world.records[-2].reason == Reason.ALREADY_LEADER
 

@@ -90,8 +90,8 @@ def ask(world: BrokerWorld, version: int, timestamp: int, **wishes: Any) -> Any:
 
 
 def found(world: BrokerWorld, timestamp: int, version: int = 9, **wishes: Any) -> Any:
-    answer = ask(world, version, timestamp, **wishes)
-    return answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch
+    response = ask(world, version, timestamp, **wishes)
+    return response.error_code, response.timestamp, response.offset, response.leader_epoch
 
 
 def test_special_values_and_timestamps_find_their_offsets(world: BrokerWorld) -> None:
@@ -137,9 +137,9 @@ def test_the_first_version_answers_base_offsets_of_segments(world: BrokerWorld) 
     fill(world, 100)
 
     def offsets(timestamp: int, count: int, **wishes: Any) -> tuple[int, ...]:
-        answer = ask(world, 0, timestamp, max_num_offsets=count, **wishes)
-        assert answer.error_code is ErrorCode.none
-        return tuple(answer.old_style_offsets)
+        response = ask(world, 0, timestamp, max_num_offsets=count, **wishes)
+        assert response.error_code is ErrorCode.none
+        return tuple(response.old_style_offsets)
 
     assert offsets(LATEST_TIMESTAMP, 5) == (4, 2, 0)
     assert offsets(LATEST_TIMESTAMP, 1) == (4,)

@@ -142,8 +142,10 @@ async def test_a_directory_that_does_not_answer_takes_none_of_the_threads_that_a
             assert await asyncio.to_thread(lambda: 7) == 7
     finally:
         is_back.set()
-    answers = await asyncio.gather(*described[2:])
-    assert {each.error_code for answer in answers for each in answer.results} == {ErrorCode.none}
+    responses = await asyncio.gather(*described[2:])
+    assert {each.error_code for response in responses for each in response.results} == {
+        ErrorCode.none
+    }
 
 
 @pytest.mark.parametrize("version", range(3))

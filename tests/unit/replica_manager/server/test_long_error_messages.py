@@ -49,13 +49,13 @@ async def test_the_longest_strings_of_a_request_are_answered(
 ) -> None:
     await world.fill(1)
     # Their reader is as strict as that of a client of Kafka.
-    answers = [await world.ask(request) for request in REQUESTS[api_key]]
+    responses = [await world.ask(request) for request in REQUESTS[api_key]]
     await world.end()
 
     assert not [each for each in caplog.records if "Error when handling" in each.getMessage()]
     if api_key in QUOTING:
         assert any(
-            LONG[: LONGEST_MESSAGE // 2] in repr(each) and "…" in repr(each) for each in answers
+            LONG[: LONGEST_MESSAGE // 2] in repr(each) and "…" in repr(each) for each in responses
         )
 
 
@@ -73,23 +73,23 @@ def test_an_answer_that_cannot_be_encoded_is_refused_and_the_connection_kept(
         return impossible
 
     monkeypatch.setattr(list_groups, "handle", list_groups_impossibly)
-    answer = asyncio.run(world.tell("list_groups", version))
+    response = asyncio.run(world.tell("list_groups", version))
 
-    assert answer.error_code is ErrorCode.unknown_server_error
+    assert response.error_code is ErrorCode.unknown_server_error
     assert not world.is_closed
 
 
 def test_a_message_that_fits_is_left_as_it_is() -> None:
-    answer = one_refusal("é" * (MAX_STRING_BYTES // 2))
+    response = one_refusal("é" * (MAX_STRING_BYTES // 2))
 
-    assert read_response(ApiKey.ALTER_CONFIGS, 2, write_response(answer)) == answer
+    assert read_response(ApiKey.ALTER_CONFIGS, 2, write_response(response)) == response
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_message_one_byte_too_long_is_clipped(version: int) -> None:
-    answer = one_refusal("é" * (MAX_STRING_BYTES // 2 + 1), version)
+    response = one_refusal("é" * (MAX_STRING_BYTES // 2 + 1), version)
 
-    sent: Any = read_response(ApiKey.ALTER_CONFIGS, version, write_response(answer))
+    sent: Any = read_response(ApiKey.ALTER_CONFIGS, version, write_response(response))
 
     assert sent.responses[0].error_message == "é" * LONGEST_MESSAGE + "…"
     assert clipped(sent.responses[0].error_message) == sent.responses[0].error_message

@@ -49,28 +49,28 @@ def ask(
     return asyncio.run(world.ask(request(*arguments, **options), listener_name=listener_name))
 
 
-def errors(answer: Any) -> dict[Any, ErrorCode]:
-    return {topic.name: topic.error_code for topic in answer.topics}
+def errors(response: Any) -> dict[Any, ErrorCode]:
+    return {topic.name: topic.error_code for topic in response.topics}
 
 
 @pytest.mark.parametrize("version", range(13))
 def test_every_version_shows_a_topic_with_its_leader(world: BrokerWorld, version: int) -> None:
-    answer = ask(world, version, ["orders"])
+    response = ask(world, version, ["orders"])
 
-    [topic] = answer.topics
+    [topic] = response.topics
     [partition] = topic.partitions
     assert (topic.name, topic.error_code) == ("orders", ErrorCode.none)
     assert (partition.partition_index, partition.leader_id) == (0, 1)
     assert partition.replica_nodes == partition.isr_nodes == (1, 2, 3)
-    assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [
+    assert [(b.node_id, b.host, b.port) for b in response.brokers] == [
         (1, "host1", 9092),
         (2, "host2", 9092),
         (3, "host3", 9092),
     ]
     if version >= 1:
-        assert answer.controller_id == 1
+        assert response.controller_id == 1
     if version >= 2:
-        assert answer.cluster_id == "cluster"
+        assert response.cluster_id == "cluster"
     if version >= 10:
         assert topic.topic_id == ORDERS_ID
 
@@ -83,9 +83,9 @@ def test_who_asks_for_all_topics_creates_none_and_learns_of_no_unknown_one(
     before = world.session.children("/brokers/topics")
     options: dict[str, Any] = {"allow_auto_topic_creation": True} if version >= 4 else {}
 
-    answer = ask(world, version, None if version else [], **options)
+    response = ask(world, version, None if version else [], **options)
 
-    assert errors(answer) == {"orders": ErrorCode.none, OFFSETS_TOPIC: ErrorCode.none}
+    assert errors(response) == {"orders": ErrorCode.none, OFFSETS_TOPIC: ErrorCode.none}
     assert world.session.children("/brokers/topics") == before == []
 
 
@@ -114,10 +114,10 @@ def test_a_leader_without_the_clients_listener_is_distinguished_from_version_6_o
 ) -> None:
     world.update({}, brokers=[broker(1), broker(2, "PLAINTEXT", "CLIENT")])
 
-    answer = ask(world, version, ["orders"], listener_name="CLIENT")
+    response = ask(world, version, ["orders"], listener_name="CLIENT")
 
-    assert answer.topics[0].partitions[0].error_code is error
-    assert [b.node_id for b in answer.brokers] == [2]
+    assert response.topics[0].partitions[0].error_code is error
+    assert [b.node_id for b in response.brokers] == [2]
 
 
 def test_version_0_leaves_out_dead_replicas_and_says_so(world: BrokerWorld) -> None:
@@ -147,23 +147,23 @@ def test_the_controller_is_named_even_if_it_is_dead(world: BrokerWorld) -> None:
 def test_topics_are_found_by_id_and_an_unknown_id_has_no_name(world: BrokerWorld) -> None:
     unknown = UUID(int=1)
 
-    answer = ask(world, 12, [ORDERS_ID, unknown])
+    response = ask(world, 12, [ORDERS_ID, unknown])
 
-    assert errors(answer) == {None: ErrorCode.unknown_topic_id, "orders": ErrorCode.none}
-    assert answer.topics[0].topic_id == unknown
+    assert errors(response) == {None: ErrorCode.unknown_topic_id, "orders": ErrorCode.none}
+    assert response.topics[0].topic_id == unknown
 
 
 @pytest.mark.parametrize("version", [10, 11])
 def test_ids_before_version_12_are_an_invalid_request(world: BrokerWorld, version: int) -> None:
-    answer = ask(world, version, [ORDERS_ID])
+    response = ask(world, version, [ORDERS_ID])
 
-    assert [topic.error_code for topic in answer.topics] == [ErrorCode.invalid_request]
+    assert [topic.error_code for topic in response.topics] == [ErrorCode.invalid_request]
 
 
 def test_an_unknown_topic_is_unknown_if_it_must_not_be_created(world: BrokerWorld) -> None:
-    answer = ask(world, 12, ["bills", "no/such"], allow_auto_topic_creation=False)
+    response = ask(world, 12, ["bills", "no/such"], allow_auto_topic_creation=False)
 
-    assert errors(answer) == {
+    assert errors(response) == {
         "bills": ErrorCode.unknown_topic_or_partition,
         "no/such": ErrorCode.invalid_topic_exception,
     }
@@ -173,9 +173,9 @@ def test_an_unknown_topic_is_unknown_if_it_must_not_be_created(world: BrokerWorl
 def test_an_unknown_topic_is_created_by_this_broker_controller_or_not(world: BrokerWorld) -> None:
     world.controller.is_active = False
 
-    answer = ask(world, 12, ["bills"], allow_auto_topic_creation=True)
+    response = ask(world, 12, ["bills"], allow_auto_topic_creation=True)
 
-    assert errors(answer) == {"bills": ErrorCode.leader_not_available}
+    assert errors(response) == {"bills": ErrorCode.leader_not_available}
     znode = world.znode(TopicZnode.path("bills"))
     assert znode is not None
     created = TopicZnode.decode("bills", znode.data)
@@ -191,9 +191,9 @@ def test_nothing_is_created_where_auto_creation_is_off(executor: ThreadPoolExecu
     world = BrokerWorld(executor, auto__create__topics__enable="false")
     world.update({})
 
-    answer = ask(world, 12, ["bills"], allow_auto_topic_creation=True)
+    response = ask(world, 12, ["bills"], allow_auto_topic_creation=True)
 
-    assert errors(answer) == {"bills": ErrorCode.unknown_topic_or_partition}
+    assert errors(response) == {"bills": ErrorCode.unknown_topic_or_partition}
     assert world.znode(TopicZnode.path("bills")) is None
 
 
@@ -229,9 +229,9 @@ def test_internal_topics_are_created_with_their_own_settings_or_not_at_all(
     }
 
     world.update({}, brokers=[broker(1), broker(2), broker(3)])
-    answer = ask(world, 12, ["__consumer_offsets"], allow_auto_topic_creation=True)
+    response = ask(world, 12, ["__consumer_offsets"], allow_auto_topic_creation=True)
 
-    assert answer.topics[0].is_internal
+    assert response.topics[0].is_internal
     znode = world.znode(TopicZnode.path("__consumer_offsets"))
     assert znode is not None
     assert len(TopicZnode.decode("__consumer_offsets", znode.data).partitions) == 50

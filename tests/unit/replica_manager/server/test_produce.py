@@ -78,9 +78,9 @@ def test_what_is_no_batch_for_the_version_is_refused(
 ) -> None:
     world.lead("orders")
 
-    answer = produce(world, records, version=version)
+    response = produce(world, records, version=version)
 
-    assert (answer.error_code, answer.base_offset) == (error, -1)
+    assert (response.error_code, response.base_offset) == (error, -1)
     assert log_of(world).log_end_offset == 0
 
 
@@ -110,9 +110,9 @@ def test_an_offline_directory_is_a_storage_error(world: BrokerWorld) -> None:
 def test_other_acks_are_refused(world: BrokerWorld, acks: int) -> None:
     world.lead("orders")
 
-    answer = produce(world, batch(), acks=acks)
+    response = produce(world, batch(), acks=acks)
 
-    assert answer.error_code is ErrorCode.invalid_required_acks
+    assert response.error_code is ErrorCode.invalid_required_acks
     assert log_of(world).log_end_offset == 0
 
 
@@ -134,23 +134,23 @@ def test_records_at_fault_are_named(world: BrokerWorld) -> None:
     world.disk_logs.topic_changed("orders", {"cleanup.policy": "compact"})
     world.lead("orders")
 
-    answer = produce(world, batch(2, key=None))
+    response = produce(world, batch(2, key=None))
 
-    assert answer.error_code is ErrorCode.invalid_record
-    assert [error.batch_index for error in answer.record_errors] == [0, 1]
-    assert "without key" in answer.record_errors[0].batch_index_error_message
-    assert answer.error_message.startswith("One or more records have been rejected")
-    assert answer.log_start_offset == 0
+    assert response.error_code is ErrorCode.invalid_record
+    assert [error.batch_index for error in response.record_errors] == [0, 1]
+    assert "without key" in response.record_errors[0].batch_index_error_message
+    assert response.error_message.startswith("One or more records have been rejected")
+    assert response.log_start_offset == 0
 
 
 def test_a_batch_that_is_too_large_is_refused(world: BrokerWorld) -> None:
     world.disk_logs.topic_changed("orders", {"max.message.bytes": "100"})
     world.lead("orders")
 
-    answer = produce(world, batch(1, size=200))
+    response = produce(world, batch(1, size=200))
 
-    assert answer.error_code is ErrorCode.message_too_large
-    assert answer.log_start_offset == -1
+    assert response.error_code is ErrorCode.message_too_large
+    assert response.log_start_offset == -1
 
 
 def test_a_repeated_batch_of_an_idempotent_producer_keeps_its_offset(world: BrokerWorld) -> None:
@@ -170,10 +170,10 @@ def test_a_sequence_out_of_order_is_answered_with_the_start_of_the_log(world: Br
     produce(world, batch(5, producer_id=7, producer_epoch=0, base_sequence=0))
     log_of(world).delete_records(3)
 
-    answer = produce(world, batch(producer_id=7, producer_epoch=0, base_sequence=9))
+    response = produce(world, batch(producer_id=7, producer_epoch=0, base_sequence=9))
 
-    assert answer.error_code is ErrorCode.out_of_order_sequence_number
-    assert (answer.base_offset, answer.log_start_offset) == (-1, 3)
+    assert response.error_code is ErrorCode.out_of_order_sequence_number
+    assert (response.base_offset, response.log_start_offset) == (-1, 3)
 
 
 def test_without_acks_nothing_is_answered_and_a_failure_ends_the_connection(
@@ -239,9 +239,9 @@ def test_all_ends_when_the_partition_is_deleted_here(world: BrokerWorld) -> None
 def test_time_runs_out_for_all_and_the_records_stay(world: BrokerWorld) -> None:
     world.lead("orders", isr=(1, 2), replicas=(1, 2))
 
-    answer = produce(world, batch(3), acks=-1, timeout_ms=1)
+    response = produce(world, batch(3), acks=-1, timeout_ms=1)
 
-    assert answer.error_code is ErrorCode.request_timed_out
+    assert response.error_code is ErrorCode.request_timed_out
     assert log_of(world).log_end_offset == 3
     assert len(world.appends.waiting) == 0
 

@@ -53,8 +53,8 @@ def init(
     request = schema.InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout=timedelta(minutes=1), **known
     )
-    answer = asyncio.run(world.ask(request))
-    return answer.error_code, answer.producer_id, answer.producer_epoch
+    response = asyncio.run(world.ask(request))
+    return response.error_code, response.producer_id, response.producer_epoch
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -233,22 +233,22 @@ def test_every_replica_tells_what_it_knows_of_producers(world: BrokerWorld) -> N
 
     for leader, epoch in ((1, 1), (2, 2)):
         lead(world, ORDERS, leader=leader, leader_epoch=epoch)
-        (answer,) = describe(world, "orders", 0)
-        assert answer.error_code is ErrorCode.none
+        (response,) = describe(world, "orders", 0)
+        assert response.error_code is ErrorCode.none
         assert [
             (
                 each.producer_id, each.producer_epoch, each.last_sequence, each.last_timestamp,
                 each.coordinator_epoch, each.current_txn_start_offset,
             )
-            for each in answer.active_producers
+            for each in response.active_producers
         ] == [(7, 2, 2, START_MS, -1, -1), (8, 0, 1, START_MS + 5, -1, 3)]  # fmt: skip
 
 
 def test_producers_of_what_is_not_here_are_not_shown(world: BrokerWorld) -> None:
     def told(topic: str, partition: int) -> tuple[ErrorCode, str | None]:
-        (answer,) = describe(world, topic, partition)
-        assert answer.active_producers == ()
-        return answer.error_code, answer.error_message
+        (response,) = describe(world, topic, partition)
+        assert response.active_producers == ()
+        return response.error_code, response.error_message
 
     assert told("orders", 1) == (ErrorCode.not_leader_or_follower, None)
     assert told("orders", 9) == (ErrorCode.unknown_topic_or_partition, None)

@@ -51,9 +51,9 @@ def stop(
 
 
 def test_an_old_controller_epoch_stops_nothing(world: BrokerWorld) -> None:
-    answer = stop(world, -2, delete=True, controller_epoch=2)
+    response = stop(world, -2, delete=True, controller_epoch=2)
 
-    assert answer == PartitionErrors(ErrorCode.stale_controller_epoch, {})
+    assert response == PartitionErrors(ErrorCode.stale_controller_epoch, {})
     assert ORDERS_0 in world.replicas.partitions
     assert world.kinds() == [Kind.STOP_REPLICA_HANDLING, Kind.STOP_REPLICA_IGNORED]
     assert world.records[1].latest_controller_epoch == 3
@@ -68,9 +68,9 @@ def test_a_larger_controller_epoch_is_remembered(world: BrokerWorld) -> None:
 
 
 def test_an_older_leader_epoch_is_fenced_and_the_partition_stays(world: BrokerWorld) -> None:
-    answer = stop(world, 3, delete=True)
+    response = stop(world, 3, delete=True)
 
-    assert answer.partitions == {ORDERS_0: ErrorCode.fenced_leader_epoch}
+    assert response.partitions == {ORDERS_0: ErrorCode.fenced_leader_epoch}
     assert world.replicas.partitions[ORDERS_0].role is Role.LEADER
     ignored = world.records[1]
     assert (ignored.kind, ignored.reason) == (Kind.STOP_REPLICA_IGNORED, Reason.STALE_LEADER_EPOCH)
@@ -82,9 +82,9 @@ def test_an_older_leader_epoch_is_fenced_and_the_partition_stays(world: BrokerWo
 def test_the_sentinels_and_an_epoch_at_least_as_large_delete(
     world: BrokerWorld, leader_epoch: int
 ) -> None:
-    answer = stop(world, leader_epoch, delete=True)
+    response = stop(world, leader_epoch, delete=True)
 
-    assert answer == PartitionErrors(ErrorCode.none, {ORDERS_0: ErrorCode.none})
+    assert response == PartitionErrors(ErrorCode.none, {ORDERS_0: ErrorCode.none})
     assert world.replicas.partitions == {}
 
 

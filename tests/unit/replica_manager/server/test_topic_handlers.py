@@ -332,10 +332,10 @@ def delete_request(*topics: str | UUID, version: int = 6, timeout_ms: int = 0) -
 
 
 def deleted(world: BrokerWorld, *topics: str | UUID, **options: Any) -> dict[Any, ErrorCode]:
-    answer = asyncio.run(world.ask(delete_request(*topics, **options)))
+    response = asyncio.run(world.ask(delete_request(*topics, **options)))
     return {
         getattr(result, "topic_id", None) or result.name: result.error_code
-        for result in answer.responses
+        for result in response.responses
     }
 
 

@@ -82,8 +82,8 @@ class MeteredWorld(BrokerWorld):
             ),
             live_leaders=(),
         )
-        answer: Any = asyncio.run(self.ask(request))
-        [topic] = answer.topics
+        response: Any = asyncio.run(self.ask(request))
+        [topic] = response.topics
         assert {each.error_code for each in topic.partition_errors} == {ErrorCode.none}
 
 
@@ -94,8 +94,8 @@ def world(executor: ThreadPoolExecutor, tmp_path: Path) -> MeteredWorld:
 
 def use(world: BrokerWorld, tp: TopicPartition) -> None:
     fill(world, 2, tp=tp)
-    [answer] = fetch(world, (tp.partition, 0))
-    assert answer.error_code is ErrorCode.none
+    [response] = fetch(world, (tp.partition, 0))
+    assert response.error_code is ErrorCode.none
 
 
 def test_a_topic_has_a_meter_for_what_has_happened_only(world: MeteredWorld) -> None:

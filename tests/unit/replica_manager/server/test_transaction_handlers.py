@@ -91,8 +91,8 @@ class TransactionWorld(GroupApiWorld):
         try:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
-                answer = await self.ask_raw(await reader.readexactly(size))
-                writer.write(len(answer).to_bytes(4, "big") + answer)
+                response = await self.ask_raw(await reader.readexactly(size))
+                writer.write(len(response).to_bytes(4, "big") + response)
         except asyncio.IncompleteReadError:
             writer.close()
             await writer.wait_closed()
@@ -100,17 +100,17 @@ class TransactionWorld(GroupApiWorld):
     # What producers do.
 
     async def init(self, version: int = 5) -> tuple[ErrorCode, int, int]:
-        answer = await self.tell(
+        response = await self.tell(
             "init_producer_id", version, transactional_id=ID, producer_id=-1, producer_epoch=-1,
             transaction_timeout=timedelta(seconds=60),
         )  # fmt: skip
-        return answer.error_code, answer.producer_id, answer.producer_epoch
+        return response.error_code, response.producer_id, response.producer_epoch
 
     async def add(
         self, producer: tuple[int, int], *topics: str, version: int = 3
     ) -> dict[str, ErrorCode]:
         module = import_module(f"kio.schema.add_partitions_to_txn.v{version}.request")
-        answer = await self.tell(
+        response = await self.tell(
             "add_partitions_to_txn", version,
             v3_and_below_transactional_id=ID,
             v3_and_below_producer_id=producer[0],
@@ -121,15 +121,15 @@ class TransactionWorld(GroupApiWorld):
         )  # fmt: skip
         return {
             topic.name: topic.results_by_partition[0].partition_error_code
-            for topic in answer.results_by_topic_v3_and_below
+            for topic in response.results_by_topic_v3_and_below
         }
 
     async def add_offsets(self, producer: tuple[int, int], version: int = 4) -> ErrorCode:
-        answer = await self.tell(
+        response = await self.tell(
             "add_offsets_to_txn", version, transactional_id=ID, producer_id=producer[0],
             producer_epoch=producer[1], group_id=GROUP,
         )  # fmt: skip
-        error: ErrorCode = answer.error_code
+        error: ErrorCode = response.error_code
         return error
 
     async def commit_offsets(
@@ -137,7 +137,7 @@ class TransactionWorld(GroupApiWorld):
     ) -> dict[str, ErrorCode]:
         module = import_module(f"kio.schema.txn_offset_commit.v{version}.request")
         epoch = {"committed_leader_epoch": -1} if version >= 2 else {}
-        answer = await self.tell(
+        response = await self.tell(
             "txn_offset_commit", version, transactional_id=ID, producer_id=producer[0],
             producer_epoch=producer[1], group_id=GROUP, generation_id=-1, member_id="",
             group_instance_id=None,
@@ -153,16 +153,16 @@ class TransactionWorld(GroupApiWorld):
                 for topic in topics
             ),
         )  # fmt: skip
-        return {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+        return {topic.name: topic.partitions[0].error_code for topic in response.topics}
 
     async def finish(
         self, producer: tuple[int, int], *, is_commit: bool, version: int = 4
     ) -> ErrorCode:
-        answer = await self.tell(
+        response = await self.tell(
             "end_txn", version, transactional_id=ID, producer_id=producer[0],
             producer_epoch=producer[1], committed=is_commit,
         )  # fmt: skip
-        error: ErrorCode = answer.error_code
+        error: ErrorCode = response.error_code
         return error
 
     async def produce(
@@ -173,7 +173,7 @@ class TransactionWorld(GroupApiWorld):
             producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence,
             is_transactional=True,
         )  # fmt: skip
-        answer = await self.tell(
+        response = await self.tell(
             "produce", version, transactional_id=ID, acks=-1, timeout=timedelta(seconds=5),
             topic_data=(
                 module.TopicProduceData(
@@ -182,7 +182,7 @@ class TransactionWorld(GroupApiWorld):
                 ),
             ),
         )  # fmt: skip
-        error: ErrorCode = answer.responses[0].partition_responses[0].error_code
+        error: ErrorCode = response.responses[0].partition_responses[0].error_code
         return error
 
     async def list(self, *states: str) -> Any:
@@ -351,8 +351,8 @@ async def test_an_empty_id_is_described_as_not_begun(tmp_path: Path) -> None:
         request = DescribeTransactionsRequest(transactional_ids=(ID,))  # type: ignore[arg-type]
         header = request_header(ApiKey.DESCRIBE_TRANSACTIONS, 0, 1, "test")
         # kio reads no time before 1970, and Kafka says -1.
-        answer = await world.ask_raw(header + write(request))
-        assert b"\x06Empty" + (60_000).to_bytes(4, "big") + b"\xff" * 8 in answer
+        response = await world.ask_raw(header + write(request))
+        assert b"\x06Empty" + (60_000).to_bytes(4, "big") + b"\xff" * 8 in response
         described = await world.tell("describe_transactions", 0, transactional_ids=("unknown",))
         [unknown] = described.transaction_states
         assert unknown.error_code is ErrorCode.transactional_id_not_found
@@ -366,7 +366,7 @@ async def test_markers_say_what_became_of_each_partition(tmp_path: Path) -> None
         module = import_module("kio.schema.write_txn_markers.v1.request")
 
         async def write(coordinator_epoch: int) -> dict[str, ErrorCode]:
-            answer = await world.tell(
+            response = await world.tell(
                 "write_txn_markers", 1,
                 markers=(
                     module.WritableTxnMarker(
@@ -379,7 +379,7 @@ async def test_markers_say_what_became_of_each_partition(tmp_path: Path) -> None
                     ),
                 ),
             )  # fmt: skip
-            [marker] = answer.markers
+            [marker] = response.markers
             return {each.name: each.partitions[0].error_code for each in marker.topics}
 
         unknown = {"unknown": ErrorCode.unknown_topic_or_partition}
@@ -400,8 +400,8 @@ async def test_who_may_do_nothing_does_nothing(tmp_path: Path) -> None:
         assert await world.commit_offsets(producer, "orders") == {"orders": DENIED}
         assert await world.finish(producer, is_commit=True) is DENIED
         assert (await world.list()).transaction_states == ()
-        answer = await world.tell("describe_transactions", 0, transactional_ids=(ID,))
-        assert answer.transaction_states[0].error_code is DENIED
+        response = await world.tell("describe_transactions", 0, transactional_ids=(ID,))
+        assert response.transaction_states[0].error_code is DENIED
         refused = ErrorCode.cluster_authorization_failed
         asked = await world.tell("add_partitions_to_txn", 4, transactions=())
         assert asked.error_code is refused
@@ -415,8 +415,8 @@ async def test_who_may_do_nothing_does_nothing(tmp_path: Path) -> None:
         world.permit(ResourceType.TOPIC, "orders", AclOperation.WRITE)
         assert await world.add(producer, "orders") == {"orders": NONE}
         # To write an id is to describe it, and to write a topic is, too.
-        answer = await world.tell("describe_transactions", 0, transactional_ids=(ID,))
-        [found] = answer.transaction_states
+        response = await world.tell("describe_transactions", 0, transactional_ids=(ID,))
+        [found] = response.transaction_states
         assert [each.topic for each in found.topics] == ["orders"]
 
 
@@ -430,7 +430,7 @@ async def test_brokers_ask_about_several_transactions_at_once(tmp_path: Path, ve
             module.AddPartitionsToTxnTopic(name=name, partitions=(0,))
             for name in ("orders", "bills")
         )
-        answer = await world.tell(
+        response = await world.tell(
             "add_partitions_to_txn", version,
             transactions=tuple(
                 module.AddPartitionsToTxnTransaction(
@@ -444,7 +444,7 @@ async def test_brokers_ask_about_several_transactions_at_once(tmp_path: Path, ve
             result.transactional_id: [
                 topic.results_by_partition[0].partition_error_code for topic in result.topic_results
             ]
-            for result in answer.results_by_transaction
+            for result in response.results_by_transaction
         }
         mapping = ErrorCode.invalid_producer_id_mapping
         assert found == {ID: [NONE, ErrorCode.transaction_abortable], "unknown": [mapping, mapping]}

@@ -188,12 +188,12 @@ async def test_a_new_topic_gets_a_leader_and_the_answer_is_recorded() -> None:
                                     if r.kind is Kind.RESPONSE_RECEIVED))  # fmt: skip
 
         assert {Kind.PARTITION_STATE_CHANGED, Kind.LEADER_AND_ISR_SENDING} <= w.records.kinds
-        answer = next(r for r in w.records.written if r.request == "LeaderAndIsr"
+        response = next(r for r in w.records.written if r.request == "LeaderAndIsr"
                       and r.kind is Kind.RESPONSE_RECEIVED)  # fmt: skip
-        assert answer.response == (
+        assert response.response == (
             "LeaderAndIsrResponseData(errorCode=0, partitionErrors=[], topics=[])"
         )
-        assert answer.peer_address == f"127.0.0.1:{w.broker.port}"
+        assert response.peer_address == f"127.0.0.1:{w.broker.port}"
 
 
 async def test_a_controlled_shutdown_is_answered_by_the_core() -> None:

@@ -77,11 +77,11 @@ def test_a_watch_event_under_way_is_queued_again_because_it_may_have_read_alread
 
 def test_an_answer_is_queued_however_many_equal_ones_wait() -> None:
     f = Fixture()
-    answer = UpdateMetadataResponseReceived(1, 0)
-    f.queue.put(answer)
-    f.queue.put(answer)
+    response = UpdateMetadataResponseReceived(1, 0)
+    f.queue.put(response)
+    f.queue.put(response)
 
-    assert f.take_all() == [answer, answer]
+    assert f.take_all() == [response, response]
 
 
 def test_clear_and_put_preempts_what_was_queued_in_the_callers_thread() -> None:

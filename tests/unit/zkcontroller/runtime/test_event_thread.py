@@ -130,17 +130,17 @@ def test_each_event_is_run_to_its_end_before_the_next_begins() -> None:
 
 
 def test_answers_go_back_into_the_procedure_that_asked() -> None:
-    answers: list[object] = []
+    responses: list[object] = []
 
     def scenario(_: Event) -> Generator[Any, Any, None]:
-        answers.append((yield ReadZnodes(["/a"])))
-        answers.append((yield RegisterBrokerZnode()))
-        answers.append((yield ReadZnodes(["/b"])))
+        responses.append((yield ReadZnodes(["/a"])))
+        responses.append((yield RegisterBrokerZnode()))
+        responses.append((yield ReadZnodes(["/b"])))
 
     f = Fixture(scenario)
     f.run(BrokerChange())
 
-    assert answers[:3] == [1, 72, 2]
+    assert responses[:3] == [1, 72, 2]
     assert f.session.asked[:2] == [ReadZnodes(["/a"]), ReadZnodes(["/b"])]
 
 
@@ -376,12 +376,12 @@ def test_a_pause_of_the_core_is_slept_in_its_thread_and_answered_with_nothing() 
     slept: list[float] = []
     outbox: Outbox = []
     driver = Driver(outbox, NumberedSession(), lambda: 72, lambda _: None, slept.append)
-    answers: list[object] = []
+    responses: list[object] = []
 
     def procedure() -> Procedure[None]:
-        answers.append((yield Pause(100)))
+        responses.append((yield Pause(100)))
 
     driver.run(procedure())
 
     assert slept == [0.1]
-    assert answers == [None]
+    assert responses == [None]

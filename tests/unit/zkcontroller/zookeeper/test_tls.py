@@ -132,10 +132,10 @@ def test_what_makes_no_sense_is_refused_with_its_key(
 
     file = tmp_path / "zookeeper.properties"
     file.write_text(format_properties(ENABLED | properties))
-    answer = zkctl("-z", "z:1", "controller", "show", "--zk-tls-config-file", str(file))
-    assert answer.exit_code == USAGE
-    assert key in answer.stderr
-    assert answer.stderr.count("\n") == 1
+    result = zkctl("-z", "z:1", "controller", "show", "--zk-tls-config-file", str(file))
+    assert result.exit_code == USAGE
+    assert key in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("properties", [{}, {"zookeeper.ssl.client.enable": "false"}])

@@ -242,9 +242,9 @@ public final class KafkaCluster implements AutoCloseable {
     }
 
     /** ZooKeeper does what the broker asks next ({@code create, delete, set, multi}); the answer is lost. */
-    public void loseZookeeperAnswer(int broker, String operation, int times) {
+    public void loseZookeeperResponse(int broker, String operation, int times) {
         Map<String, Object> fields = Map.of("operation", operation, "times", times);
-        at(Void.class, "POST", "/brokers/%d/lose_zookeeper_answer".formatted(broker), fields);
+        at(Void.class, "POST", "/brokers/%d/lose_zookeeper_response".formatted(broker), fields);
     }
 
     /** Waits until these brokers (none: all) are registered after an epoch (-1: any); the highest epoch of them. */
