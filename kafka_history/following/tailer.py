@@ -28,7 +28,7 @@ from kafka_history.following.spool import FileSegment, Spool
 from kafka_history.readers.content import BLOCK_BYTES, Content, beginning_of, size_of
 from kafka_history.readers.formats import envelope_name
 from kafka_history.readers.problems import HistoryInvalid
-from kafka_history.readers.sources import Source
+from kafka_history.readers.sources import Source, is_log
 
 CHUNK_BYTES: Final = 32 << 20
 """The size of the largest segment."""
@@ -41,7 +41,6 @@ GONE_MAX: Final = 2_000
 QUIET_MS: Final = 60_000
 """A file not written to for this long counts as quiet, even when it is first seen."""
 _ROLLED: Final = re.compile(r"\.(?:log|jsonl|out|txt)[.-]\w[\w.-]*$")
-_LOG: Final = re.compile(r"\.(?:log|jsonl|out|txt)(?:[.-]\w[\w.-]*)?$")
 
 LookAt = Callable[[Sequence[str]], list[Source]]
 """Describes files, as :func:`.readers.sources.look_at` does."""
@@ -104,7 +103,7 @@ class Tailer:
         rolled: set[Path] = set()
         for path in self._paths:
             if path.is_dir():
-                files.update(dict.fromkeys(sorted(p for p in path.rglob("*") if _is_log(p))))
+                files.update(dict.fromkeys(sorted(p for p in path.rglob("*") if is_log(p))))
             else:
                 files[path] = None
                 rolled.update(path.parent.glob(f"{path.name}[.-]*"))
@@ -302,8 +301,3 @@ class _Taken:
 def _outside(position: Position) -> tuple[object, ...]:
     """The fields of a position whose change must be written to a note."""
     return (position.path, position.problem, position.kind)
-
-
-def _is_log(path: Path) -> bool:
-    name = path.name.removesuffix(".gz").removesuffix(".zst")
-    return bool(_LOG.search(name)) and path.name != "timeline.jsonl"

@@ -27,8 +27,8 @@ SNIFFED_BYTES: Final = 256 * 1024
 """Bytes at the beginning of a file that are examined."""
 DUPLICATE: Final = "a duplicate of "
 """Beginning of ``problem`` for a file with the same content as another one."""
-_SUFFIXES: Final = (".log", ".jsonl", ".txt", ".out")
-_ROTATED: Final = re.compile(r"\.(?:log|jsonl|out)(?:[.-][\w.-]*)?$")
+_LOG: Final = re.compile(r"\.(?:log|jsonl|out|txt)(?:[.-]\w[\w.-]*)?$")
+_SEGMENT: Final = re.compile(r"\d{20}\.log")
 
 _SPEAKER: Final = re.compile(
     rb"\[(?:Broker id=|KafkaServer id=|Partition [^\]]* broker=|ReplicaManager broker="
@@ -82,23 +82,29 @@ class _Look(NamedTuple):
     digest: str
 
 
+def is_log(path: Path) -> bool:
+    """Whether a file in a folder has the name of a log, maybe rotated or packed.
+
+    A segment of a partition's records, ``00000000000000000042.log``, has not.
+    """
+    name = path.name.removesuffix(".gz").removesuffix(".zst")
+    is_known = bool(_LOG.search(name)) and not _SEGMENT.match(name)
+    return is_known and name != "timeline.jsonl"
+
+
 def _files(paths: Iterable[str]) -> list[Path]:
     files: dict[Path, None] = {}
     for name in paths:
         path = Path(name)
         if path.is_dir():
-            files.update(dict.fromkeys(sorted(p for p in path.rglob("*") if _is_log(p))))
+            files.update(
+                dict.fromkeys(sorted(p for p in path.rglob("*") if is_log(p) and p.is_file()))
+            )
         elif path.is_file():
             files[path] = None
         else:
             raise HistoryInvalid(f"no such file or folder: {name}")
     return list(files)
-
-
-def _is_log(path: Path) -> bool:
-    name = path.name.removesuffix(".gz").removesuffix(".zst")
-    known = name.endswith(_SUFFIXES) or bool(_ROTATED.search(name))
-    return known and path.is_file() and path.name != "timeline.jsonl"
 
 
 def _look(path: Path, pattern: Pattern | None) -> _Look:

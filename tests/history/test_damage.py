@@ -114,6 +114,23 @@ def test_two_clusters_in_folders_side_by_side_are_parted(tmp_path: Path) -> None
     assert not [source.problem for source in found.values() if source.problem]
 
 
+def test_segments_of_records_in_a_folder_are_no_logs(tmp_path: Path) -> None:
+    data = tmp_path / "broker-1" / "data" / "orders-0"
+    data.mkdir(parents=True)
+    for name in (f"{7:020}.log", f"{7:020}.index", f"{0:020}.log.deleted", f"{3:020}.log.cleaned"):
+        (data / name).write_bytes(b"\0" * 9)
+    logs = tmp_path / "broker-1" / "logs"
+    logs.mkdir()
+    for name in ("server.log", "server.log.2026-11-20-18", "00000000000000000000-server.log.gz"):
+        (logs / name).write_text(cluster_id(MINE) + ELECTED * len(name))
+
+    assert {name: source.cluster for name, source in look(tmp_path).items()} == {
+        "server.log": MINE,
+        "server.log.2026-11-20-18": MINE,
+        "00000000000000000000-server.log.gz": MINE,
+    }
+
+
 def test_two_cluster_ids_in_one_history_are_a_finding() -> None:
     found = stored_report()
 
