@@ -142,14 +142,19 @@ def _with_clusters(
         if look.cluster_id:
             for folder in (look.path.parent, look.path.parent.parent):
                 ids.setdefault(folder, set()).add(look.cluster_id)
+    all_ids = {look.cluster_id for look in looks if look.cluster_id}
 
     def attributed(look: _Look) -> Source:
         source = look.source
         if broker_id is not None:
             source = source._replace(broker_id=broker_id)
-        named = cluster or look.cluster_id
+        named = cluster or look.cluster_id or _cluster_beside(look.path, ids)
+        if named is None and source.broker_id is None and len(all_ids) == 1:
+            [named] = (
+                all_ids  # no log of a broker, as ZooKeeper's: it is no sign of another cluster
+            )
         if named is None:
-            named = _cluster_beside(look.path, ids)
+            named = _cluster_by_path(look.path)
         beside = sorted(ids.get(look.path.parent, ()))
         if source.format and len(beside) > 1 and not (cluster or look.cluster_id):
             whose = f"logs of {' and '.join(beside[:3])} are in its folder; say --cluster"
@@ -159,12 +164,16 @@ def _with_clusters(
     return [(look, attributed(look)) for look in looks]
 
 
-def _cluster_beside(path: Path, ids: dict[Path, set[str]]) -> str:
-    """The cluster id that other logs in the folder name, else a name from the path."""
+def _cluster_beside(path: Path, ids: dict[Path, set[str]]) -> str | None:
+    """The only cluster id that other logs in the folder, or in the one above, name."""
     for folder in (path.parent, path.parent.parent):
         known = ids.get(folder, set())
         if len(known) == 1:
             return next(iter(known))
+    return None
+
+
+def _cluster_by_path(path: Path) -> str:
     in_broker_folder = _BROKER_IN_PATH.search(path.parent.name)
     return (path.parent.parent if in_broker_folder else path.parent).name or "default"
 

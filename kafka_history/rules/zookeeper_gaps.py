@@ -1,8 +1,10 @@
 """Times in which brokers had no connection to ZooKeeper: a restart, an outage, a cut network.
 
-A gap begins when a broker's client notices that the connection is lost, and ends when a session is
-established again.  Overlapping gaps of several brokers are one gap: then ZooKeeper itself was away.
-A lost connection that a paused process notices when it wakes up is no gap.
+A gap begins when a broker's client notices that the connection is lost, and ends when its session
+is established again, or another in place of one that has expired.  A broker with an authorizer has
+two sessions (Kafka's ``AclAuthorizer``): its gap ends when both are back.  Overlapping gaps of
+several brokers are one gap: then ZooKeeper itself was away.  A lost connection that a paused
+process notices when it wakes up is no gap.
 """
 
 from __future__ import annotations
@@ -96,25 +98,52 @@ def _can_cost(gaps: Sequence[_Gap], broker: int, at_ms: int) -> bool:
     return is_near and any(gap.broker == broker for gap in gaps)
 
 
+class _Down(NamedTuple):
+    """A broker without a connection."""
+
+    begin: Event
+    lost: dict[str | None, bool]
+    """By session whether it has expired; None instead of an id where the line says none."""
+
+
 def _of_each_broker(events: Iterable[Event]) -> Iterator[_Gap]:
-    down: dict[int, Event] = {}
+    downs: dict[int, _Down] = {}
     for event in events:
         if event.broker_id is None or (is_down := _is_down(event)) is None:
             continue
+        session = event.value("session")
         if is_down:
-            down.setdefault(event.broker_id, event)
-        elif (begin := down.pop(event.broker_id, None)) is not None:
-            yield _Gap(event.broker_id, begin.time_ms, event.time_ms, begin.file, begin.line)
-    for broker, begin in down.items():
-        yield _Gap(broker, begin.time_ms, _EVER, begin.file, begin.line)
+            down = downs.setdefault(event.broker_id, _Down(event, {}))
+            down.lost[session] = down.lost.get(session, False) or event.says("has expired")
+        elif (known := downs.get(event.broker_id)) is not None:
+            _restore(known.lost, session)
+            if not known.lost:
+                begin = downs.pop(event.broker_id).begin
+                yield _Gap(event.broker_id, begin.time_ms, event.time_ms, begin.file, begin.line)
+    for broker, down in downs.items():
+        yield _Gap(broker, down.begin.time_ms, _EVER, down.begin.file, down.begin.line)
+
+
+def _restore(lost: dict[str | None, bool], session: str | None) -> None:
+    """Take out of the lost sessions the one that is back, or those that it replaces."""
+    expired = [each for each, is_expired in lost.items() if is_expired]
+    if session in lost and session is not None:
+        replaced = [session, None]
+    elif session is not None and expired:
+        replaced = [expired[0], None]
+    else:
+        replaced = list(lost)
+    for each in replaced:
+        lost.pop(each, None)
 
 
 def _is_down(event: Event) -> bool | None:
     """True: the connection is lost; False: it is back or no longer needed; None: no statement."""
     match event.kind:
         case "zk-timeout" if event.says(
-            "have not heard", "losing socket connection", "Unable to read", "unexpected error"
-        ):
+            "have not heard", "losing socket connection", "Unable to read", "unexpected error",
+            "Closing socket connection", "has expired",
+        ):  # fmt: skip
             return True
         case "zk-state" if event.says("Disconnected"):
             return True

@@ -114,6 +114,18 @@ def test_two_clusters_in_folders_side_by_side_are_parted(tmp_path: Path) -> None
     assert not [source.problem for source in found.values() if source.problem]
 
 
+def test_a_log_of_no_broker_is_no_sign_of_another_cluster(tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_text(cluster_id(MINE) + ELECTED)
+    (tmp_path / "zookeeper" / "data").mkdir(parents=True)
+    (tmp_path / "zookeeper" / "data" / "zookeeper.log").write_text(HELLO)
+    (tmp_path / "old" / "site").mkdir(parents=True)
+    (tmp_path / "old" / "site" / "controller.log").write_text(ELECTED)
+
+    assert {name: source.cluster for name, source in look(tmp_path).items()} == {
+        "server.log": MINE, "zookeeper.log": MINE, "controller.log": "site",
+    }  # fmt: skip
+
+
 def test_segments_of_records_in_a_folder_are_no_logs(tmp_path: Path) -> None:
     data = tmp_path / "broker-1" / "data" / "orders-0"
     data.mkdir(parents=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kafka_history.rules.broker_lives import SessionExpiry
 from kafka_history.rules.departures import ProcessPause
 from kafka_history.rules.event import Event
@@ -33,6 +35,42 @@ def test_gaps_of_several_brokers_that_overlap_are_one_and_a_pause_is_none() -> N
     ]  # fmt: skip
     assert [each.to_ms for each in found] == [START_MS + 6_000, START_MS + 91_000]
     assert [each.sessions_lost for each in found] == [1, 0]
+
+
+def test_the_gap_of_a_broker_with_two_sessions_ends_when_both_are_back() -> None:
+    def on(session: str, each: Event) -> Event:
+        return each._replace(values={"session": session})
+
+    expired = event("zk-timeout", 3_000, 1, "session has expired")
+    events = [
+        on("a", lost(0, 1)), on("b", lost(3, 1)),
+        on("a", back(1_000, 1)),
+        on("b", lost(2_995, 1)), on("b", expired),
+        on("c", back(3_010, 1)),
+        on("a", lost(9_000, 1)), on("d", back(9_005, 1)),
+    ]  # fmt: skip
+
+    found = zookeeper_gaps(events, [], [], broker_count=1)
+
+    assert [(each.from_ms - START_MS, (each.to_ms or 0) - START_MS) for each in found] == [
+        (0, 3_010), (9_000, 9_005),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Client session timed out, have not heard from server in 4001ms for session id 0x1",
+        "Session 0x1 for server h:1, Closing socket connection. Attempting reconnect except it is "
+        "a SessionExpiredException.",
+        "Session 0x1 for server h:1, unexpected error, closing socket connection",
+        "Unable to reconnect to ZooKeeper service, session 0x1 has expired",
+    ],
+)
+def test_each_line_about_a_lost_connection_begins_a_gap(line: str) -> None:
+    events = [event("zk-timeout", 0, 1, line), back(700, 1)]
+
+    assert [each.to_ms for each in zookeeper_gaps(events, [], [], 1)] == [START_MS + 700]
 
 
 def test_a_gap_that_the_logs_do_not_end_is_open() -> None:
