@@ -44,6 +44,7 @@ _KEYS: Final = (
 _SHOWN_KEYS: Final = ("rule", "severity", "partition_count", "topic_count", "title")
 SETTLE_S: Final = 1.0
 """Seconds between two looks; only what both of them find is shown."""
+_WATCH_S: Final = 10.0
 COPYING_S: Final = 15.0
 """Seconds between two looks while a move is slow; a throttled move may copy nothing for so long."""
 _COLOURS: Final = {
@@ -85,9 +86,11 @@ _RULES: Final = named(
 @click.option(
     "--watch",
     "every_s",
+    is_flag=False,
+    flag_value=_WATCH_S,
     type=click.FloatRange(min=1),
-    metavar="SECONDS",
-    help="Look again and again, until Ctrl-C.",
+    metavar="[SECONDS]",
+    help=f"Look again every SECONDS (default {_WATCH_S:g}), until Ctrl-C.",
 )
 @click.option(
     "--save",

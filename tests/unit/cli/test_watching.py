@@ -80,6 +80,14 @@ ALSO_WATCHED = (
 )
 
 
+def test_every_verb_that_is_watched_knows_how_often_by_itself() -> None:
+    watched = [command for _, command in all_commands() if takes_watch(command)]
+
+    for command in watched:
+        command.make_parser(click.Context(command)).parse_args(["--watch"])
+    assert len(watched) > len(ALSO_WATCHED)
+
+
 def test_verbs_that_only_read_take_it_and_no_other_verb_does() -> None:
     watched = {name for name, command in all_commands() if takes_watch(command)}
     changing = {
