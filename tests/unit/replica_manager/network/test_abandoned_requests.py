@@ -7,7 +7,6 @@ import gc
 import socket
 import struct
 import weakref
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from tests.support import fetch_world
 from tests.support.descriptors import left_connections
 from tests.support.frames import request_header
 from tests.support.log_world import batch
+from tests.support.wire_peer import until
 from tests.unit.replica_manager.network.echo_server import server_with
 from tests.unit.replica_manager.server.produced import request as produced
 
@@ -43,11 +43,6 @@ def reset(sock: socket.socket) -> None:
     """Ends a connection by RST."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():
-        await asyncio.sleep(0.005)
 
 
 class Operation:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from replica_manager.network import request_memory
 from replica_manager.network.connection import Peer, Respond, ResponseFrame
 from replica_manager.network.listener import SocketServer
 from replica_manager.network.request_memory import request_memory_bytes
+from tests.support.wire_peer import until
 from tests.unit.replica_manager.network.echo_server import server_with
 
 KIB = 1024
@@ -40,11 +41,6 @@ async def measured_server(respond: Respond = size_of, **limits: Any) -> AsyncIte
     async with server_with(respond, backlog=200, **limits) as server:
         yield server
     assert server.request_memory.used_bytes == 0
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():
-        await asyncio.sleep(0.005)
 
 
 def resident_bytes() -> int:
