@@ -107,10 +107,10 @@ async def _to_delete(
 
 def _deletion_text(row: TopicRow) -> str:
     internal = ", a topic of Kafka's own" if row["is_internal"] else ""
-    return (
-        f"  delete {row['topic']}: {counted(row['partition_count'], 'partition')}, "
-        f"replication factor {row['replication_factor']}{internal}"
-    )
+    # Replicas that a move adds count, too: their copies go with the others.
+    replicas = counted(sum(len(each["replicas"]) for each in row["partitions"]), "replica")
+    partitions = counted(row["partition_count"], "partition")
+    return f"  delete {row['topic']}: {partitions}, {replicas}{internal}"
 
 
 def _say_obstacles(bootstrap: Bootstrap, deadline: Deadline, found: Sequence[TopicRow]) -> None:

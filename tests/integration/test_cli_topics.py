@@ -71,7 +71,7 @@ def test_topics_grow_and_go_by_patterns(cluster: KafkaCluster) -> None:
         *(("batch.a", 2, None), ("batch.b", 2, None))
     ]
     assert "say --yes" in unasked
-    assert "delete batch.a: 2 partitions, replication factor 1" in plan.stderr
+    assert "delete batch.a: 2 partitions, 2 replicas" in plan.stderr
     assert [(row["topic"], row["is_deleted"]) for row in gone] == [
         *(("batch.a", True), ("batch.b", True))
     ]
