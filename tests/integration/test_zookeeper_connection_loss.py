@@ -8,10 +8,15 @@ import re
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from kafka_common.errors import SessionExpired
+from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.readers.local_events import read_events_here
+from kafka_history.readers.local_ingest import ingest_here
+from kafka_history.rules.history import EventHistory
 from tests.integration.conftest import Client, OpenClient
 from tests.integration.zookeeper_proxy import Fate, Proxy
 from tests.support.zookeepers import PATIENCE_S
@@ -351,3 +356,24 @@ def test_the_second_server_is_used_when_the_first_is_down(
     client = open_client(f"127.0.0.1:{free_port()},{zookeeper_connect}{chroot}")
 
     assert client.session.write(Create("/a")) == Written("/a", 0, -1)
+
+
+def test_the_history_reads_an_outage_from_what_the_client_logs(
+    proxy: Proxy, shaky: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    proxy.refuse()
+    shaky.states.wait_for(SessionState.SUSPENDED)
+    proxy.allow()
+    shaky.session.read("/")
+    log = tmp_path / "broker-1" / "server.log"
+    log.parent.mkdir()
+    form = logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
+    log.write_text("".join(f"{form.format(each)}\n" for each in caplog.records))
+
+    ingest_here([str(log)], IngestOptions(str(tmp_path / "history")), 1)
+
+    events = read_events_here(tmp_path / "history", tmp_path.name)
+    [gap] = EventHistory(events, []).zookeeper_gaps
+    assert gap.brokers == [1]
+    assert gap.to_ms is not None
