@@ -142,7 +142,7 @@ SOURCE_COLUMNS: Final = (
         "status",
         "string",
         "read, damaged (part of it was read), untyped (hardly a record of it is known), "
-        "skipped (duplicate, binary, …)",
+        "skipped (duplicate, binary, of another program, …)",
     ),
     Column("problem", "string", "what is wrong with it, one sentence; null if nothing is"),
 )

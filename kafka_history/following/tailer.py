@@ -26,7 +26,7 @@ from kafka_history.following.positions import (
 )
 from kafka_history.following.spool import FileSegment, Spool
 from kafka_history.readers.content import BLOCK_BYTES, Content, beginning_of, size_of
-from kafka_history.readers.formats import envelope_name
+from kafka_history.readers.formats import NO_BROKER, envelope_name
 from kafka_history.readers.problems import HistoryInvalid
 from kafka_history.readers.sources import Source, is_log
 
@@ -195,7 +195,7 @@ class Tailer:
                 cluster=clusters.of(entry.path, source.cluster),
                 problem=source.problem,
             )
-            if source.problem:
+            if source.problem and not source.problem.startswith(NO_BROKER):
                 self.problems.append(Problem(entry.path, source.problem))
             found.append((position, entry))
         return found

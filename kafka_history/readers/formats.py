@@ -22,6 +22,22 @@ _HEAD: Final = re.compile(
     rb"^\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ", re.M
 )
 _HEAD_SOMEWHERE: Final = re.compile(_HEAD.pattern[1:])
+NO_BROKER: Final = "no log of a broker: "
+"""Beginning of the reason why a log that another program writes beside a broker's is not read."""
+_COLLECTIONS: Final = re.compile(
+    rb"^\[20\d\d-[^\]\n]*\](?:\[[^\]\n]*\])*\[gc|^\[\d[\d.]*s\](?:\[[^\]\n]*\])*\[gc"
+    rb"|^20\d\d-\S+: [\d.]+: \[(?:Full )?GC ",
+    re.M,
+)
+"""Lines about garbage collections, of Java 8 (``-XX:+PrintGCDateStamps``) and later (JEP 271)."""
+_OF_ZOOKEEPER: Final = re.compile(
+    rb"\(org\.apache\.zookeeper\.server\.[\w.$]+\)$|^20\d\d-\S+ \S+ \[myid:", re.M
+)
+_OF_KAFKA: Final = re.compile(
+    rb"\b(?:org\.apache\.kafka|state\.change\.logger"
+    rb"|kafka\.(?:server|controller|log|cluster|coordinator|network|zk|zookeeper))\b"
+)
+"""Loggers of Kafka's; a console may have their lines beside those of its JVM."""
 _OWN: Final = re.compile(rb'^\{"schema_version":\d+,"time_ms":', re.M)
 
 
@@ -32,6 +48,8 @@ def format_of(beginning: bytes, pattern: Pattern | None) -> tuple[str | None, st
     """
     if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
         return None, "it is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"
+    if writer := _other_program(beginning):
+        return None, NO_BROKER + writer
     # Search for the literal first, because the regular expression is slow.
     if b'{"schema_version":' in beginning and _OWN.search(beginning):
         return "jsonl", None
@@ -55,6 +73,15 @@ def format_of(beginning: bytes, pattern: Pattern | None) -> tuple[str | None, st
     if of_strimzi[0] is not None:
         return f"{of_strimzi[0]} {STRIMZI}", None
     return None, _why_not(beginning, pattern)
+
+
+def _other_program(beginning: bytes) -> str | None:
+    """Which program beside a broker has written this; None: Kafka, or one that is not known."""
+    if _OF_KAFKA.search(beginning):
+        return None
+    if _COLLECTIONS.search(beginning):
+        return "garbage collections of a JVM"
+    return "ZooKeeper's own" if _OF_ZOOKEEPER.search(beginning) else None
 
 
 def _are_mostly_within(beginning: bytes) -> bool:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafka_history.event_schema import SOURCE_COLUMNS
+from kafka_history.readers.formats import NO_BROKER
 from kafka_history.readers.manifest import complete_ingests
 from kafka_history.readers.piece_reader import Found
 from kafka_history.readers.pieces import uri_of
@@ -131,9 +132,12 @@ def read_sources(directory: Path) -> list[dict[str, Any]]:
 
 
 def is_wanting(source: dict[str, Any]) -> bool:
-    """Whether the file was not, or not fully, read or understood; a duplicate is no problem."""
-    is_duplicate = (source["problem"] or "").startswith(DUPLICATE)
-    return bool(source["status"] != "read" and not is_duplicate)
+    """Whether the file was not, or not fully, read or understood.
+
+    A duplicate lacks nothing, nor does a log that is not a broker's.
+    """
+    lacks_nothing = (source["problem"] or "").startswith((DUPLICATE, NO_BROKER))
+    return bool(source["status"] != "read" and not lacks_nothing)
 
 
 def _source_row(source: Source, pieces: Sequence[Found]) -> dict[str, Any]:

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from kafka_history.readers.found_tables import read_sources, wanting
+from kafka_history.readers.ingest_plan import IngestOptions
+from kafka_history.readers.local_ingest import ingest_here
 from kafka_history.readers.sources import Source, look_at
 from kafka_history.report.rules_hit import rules_hit
 
@@ -112,6 +115,30 @@ def test_two_clusters_in_folders_side_by_side_are_parted(tmp_path: Path) -> None
         "two-server.log": THEIRS, "two-state-change.log": THEIRS,
     }  # fmt: skip
     assert not [source.problem for source in found.values() if source.problem]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[2026-11-20T18:08:31.404+0000][0.011s][gc] Using G1",
+        "[0.011s][info][gc,heap] Heap region size: 1M",
+        "2026-11-20T18:08:31.404+0000: 1.023: [GC (Allocation Failure) 1.023: [ParNew: 1K->2K]",
+        "[2026-11-20 18:08:31,404] INFO binding to port 0.0.0.0/0.0.0.0:2181 "
+        "(org.apache.zookeeper.server.NIOServerCnxnFactory)",
+        "2026-11-20 18:08:31,404 [myid:1] - INFO  [main:QuorumPeerConfig@135] - Reading",
+    ],
+)
+def test_logs_of_other_programs_beside_a_broker_s_are_no_problem(line: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.log"
+    other.write_text(f"a heading\n{line}\n")
+    (tmp_path / "controller.log").write_text(ELECTED + f"{line}\n")
+    ingest_here([str(tmp_path)], IngestOptions(str(tmp_path / "history")), 1)
+
+    [source, _] = sorted(read_sources(tmp_path / "history"), key=lambda row: row["format"] or "")
+
+    assert (source["file"], source["status"]) == (str(other), "skipped")
+    assert source["problem"].startswith("no log of a broker: ")
+    assert wanting(tmp_path / "history") == []
 
 
 def test_a_log_of_no_broker_is_no_sign_of_another_cluster(tmp_path: Path) -> None:

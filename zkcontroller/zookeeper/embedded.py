@@ -53,7 +53,7 @@ LOG4J2: Final = """\
 <Configuration status="off">
   <Appenders>
     <File name="file" fileName="{log_file}" append="true">
-      <PatternLayout pattern="[%d] %p %m (%c{{1}})%n%throwable{{short}}"/>
+      <PatternLayout pattern="[%d] %p %m (%c)%n%throwable{{short}}"/>
     </File>
   </Appenders>
   <Loggers><Root level="warn"><AppenderRef ref="file"/></Root></Loggers>
