@@ -113,7 +113,7 @@ class LogDirMoves:
         settings: Callable[[], MoveSettings],
         flush: Callable[[UnifiedLog], Awaitable[None]],
     ) -> None:
-        """``flush`` returns when a log is on disk, or its log directory is offline."""
+        """``flush`` moves a log's recovery point to its end, unless it is put off or impossible."""
         self._replicas = replicas
         self._logs = logs
         self._settings = settings
@@ -267,8 +267,12 @@ class LogDirMoves:
                     await self._copy(tp, move)
                 elif on_disk is not move.future:
                     # The exchange deletes the current log, so the future log must be on disk.
+                    end_offset = move.future.log_end_offset
                     await self._flush(move.future)
-                    on_disk = move.future
+                    if move.future.recovery_point >= end_offset:
+                        on_disk = move.future
+                    else:
+                        await asyncio.sleep(BACKOFF_S)  # a limit of open files has put it off
                 else:
                     self._exchange(tp, move)
                     await self._flush(move.future)

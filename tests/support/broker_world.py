@@ -28,6 +28,7 @@ from replica_manager.broker.zookeeper_metadata import zookeeper_administration
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.transaction_settings import is_topic_deleted
 from replica_manager.log.log_manager import LogManager
+from replica_manager.log.maintenance import LogMaintenance
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.network.connection import Peer
 from replica_manager.quotas.mutation_quotas import MutationQuotas
@@ -123,12 +124,13 @@ class NoLogs:
 
 
 class WorldStorage:
-    """Where a :class:`BrokerWorld` keeps records: on disk without upkeep, or nowhere."""
+    """Where a :class:`BrokerWorld` keeps records: on disk without regular upkeep, or nowhere."""
 
     cleaner = None
     has_cleaner_ended = False
 
     def __init__(self, world: BrokerWorld, log_dirs: Sequence[Path]) -> None:
+        self._executor = world.executor
         self.logs = LogManager(log_dirs, lambda: world.now_ms)
         self.logs.load({})
         self.disk_logs = DiskLogs(self.logs, lambda: world.config.values)
@@ -138,8 +140,8 @@ class WorldStorage:
         return self.disk_logs.min_in_sync_replicas(topic)
 
     async def flush(self, log: UnifiedLog) -> None:
-        """Brings a log to disk at once."""
-        log.flush()
+        """Flushes a log, as a broker does."""
+        await LogMaintenance(self.logs, self._executor).flush(log)
 
 
 class NoController:
@@ -181,6 +183,7 @@ class BrokerWorld:
         self.now_ms = 0
         self.is_tracing = False
         self.cache = ZkMetadataCache(1)
+        self.executor = executor
         self.storage = WorldStorage(self, log_dirs)
         self.logs, self.disk_logs = self.storage.logs, self.storage.disk_logs
         self.session = BrokersSession(SimulatedZooKeeper())
@@ -189,7 +192,6 @@ class BrokerWorld:
         self.session.write(Create(ControllerZnode.PATH, ControllerZnode(1, 0).encode()))
         # The two sessions share their interface by the contract tests, not by a base class.
         session = cast(ZooKeeperSession, self.session)
-        self.executor = executor
         self.controller = SwitchedController()
         self.features = FeatureEpoch(session)
         self.administration = zookeeper_administration(

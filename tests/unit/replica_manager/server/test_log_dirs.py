@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import threading
@@ -20,7 +21,9 @@ from kio.static.constants import EntityType
 from kafka_common.model import TopicPartition
 from kafka_common.observability.metrics import Metrics
 from replica_manager.broker.broker_gauges import register_move_gauges
+from replica_manager.log.local_log import FlushPlan
 from replica_manager.log.unified_log import UnifiedLog
+from replica_manager.replication import log_dir_moves
 from replica_manager.replication.log_dir_copy import align, append, has_caught_up, read_next
 from replica_manager.replication.log_dir_moves import MOST_TASKS, LogDirMoves, MoveSettings, Pace
 from replica_manager.replication.replica_fetcher import BATCHES_AT_ONCE
@@ -317,6 +320,31 @@ async def test_a_move_that_waits_goes_on_when_its_limit_is_raised(
     log = world.logs.log(ORDERS)
     assert log is not None
     assert log.log_dir == dirs[1]
+
+
+async def test_a_move_waits_until_the_copy_is_on_disk(
+    world: BrokerWorld, dirs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = filled(world, dirs)
+    monkeypatch.setattr(log_dir_moves, "BACKOFF_S", 0.001)
+    flush, current = FlushPlan.run, []
+
+    def run(plan: FlushPlan) -> None:
+        current.append(world.logs.log(ORDERS))
+        if len(current) < 3:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        flush(plan)
+
+    monkeypatch.setattr(FlushPlan, "run", run)
+    world.log_dir_moves.start()
+    assert await alter(world, dirs[1]) is ErrorCode.none
+    await moved(lambda: not world.logs.future_logs)
+    await world.log_dir_moves.stop()
+
+    assert current[:3] == [log] * 3
+    found = world.logs.log(ORDERS)
+    assert found is not None
+    assert found.recovery_point == found.log_end_offset == 10
 
 
 async def test_what_cannot_be_moved_is_refused(world: BrokerWorld, dirs: list[Path]) -> None:
