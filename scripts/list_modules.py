@@ -36,7 +36,8 @@ Every module, by package, with the first line of its docstring.
 CLASSES_INTRODUCTION = """# Kafka's classes
 
 Every class that a docstring names as its source in Kafka, with the modules that follow a part of it
-or all. [`scripts/list_modules.py`](../scripts/list_modules.py) writes this page; the
+or all; those of its row in the glossary stand first.
+[`scripts/list_modules.py`](../scripts/list_modules.py) writes this page; the
 [glossary](glossary.md) says what the main ones are called here, and what is not here.
 
 | Kafka | modules |
@@ -88,13 +89,27 @@ def followed(path: Path) -> Iterator[str]:
                 yield from _CLASS.findall(source)
 
 
+def glossary_places() -> dict[str, list[str]]:
+    """By class of Kafka, the modules that its rows of the glossary name, in their order."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for line in (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines():
+        _, first, *others = [*line.split("|"), ""]
+        for name in re.findall(r"`([A-Z]\w*)`", first):
+            found[name] += re.findall(r"\(\.\./([\w/]+\.py)\)", "".join(others))
+    return found
+
+
 def classes_listed() -> str:
     """The page of Kafka's classes as it should be now."""
     places: defaultdict[str, list[str]] = defaultdict(list)
-    for name in PRODUCTS:
-        for path in sorted((ROOT / name).rglob("*.py")):
-            for each in dict.fromkeys(followed(path)):
-                places[each].append(str(path.relative_to(ROOT)))
+    for product in PRODUCTS:
+        for path in sorted((ROOT / product).rglob("*.py")):
+            for name in dict.fromkeys(followed(path)):
+                places[name].append(str(path.relative_to(ROOT)))
+    explained = glossary_places()
+    for name, files in places.items():
+        order = {each: rank for rank, each in enumerate(explained.get(name, ()))}
+        files.sort(key=lambda each, order=order: order.get(each, len(order)))  # type: ignore[misc]
     rows = [
         f"| `{name}` | {' '.join(f'[`{each}`](../{each})' for each in places[name])} |"
         for name in sorted(places, key=str.lower)

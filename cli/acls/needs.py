@@ -32,7 +32,7 @@ _Choice = tuple[AclOperation, ResourceType]
 
 
 class RightCheck(NamedTuple):
-    """One check of a handler, which needs one of these rights."""
+    """One check that a handler makes: one of ``choices`` is enough to pass it."""
 
     choices: tuple[_Choice, ...]
     when: str | None = None

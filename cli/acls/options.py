@@ -1,4 +1,4 @@
-"""Options that several verbs of ``zkctl acl`` share; their names are those of Kafka's tool."""
+"""Options that several verbs of ``zkctl acl`` share; resources are named as in ``kafka-acls``."""
 
 from __future__ import annotations
 

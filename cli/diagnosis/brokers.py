@@ -188,7 +188,7 @@ def _note_topic_ids(cluster: ClusterReading, reading: BrokerReading) -> None:
 async def _read_unknown_topics(
     cluster: ClusterReading, reading: BrokerReading, connection: BrokerConnection
 ) -> None:
-    """Ask by name for topics missing in the response: unknown to the broker, or not authorized."""
+    """Ask by name why Metadata lacks topics: unknown to the broker, or not authorized."""
     if not reading.live_brokers:
         return  # rule B04 reports it
     known = {topic for topic, _ in reading.partitions}

@@ -46,7 +46,7 @@ class ThrottleEnd:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no known part of the moves' throttle is left."""
+        """Whether :attr:`left_text` is empty."""
         return not (self.waiting or self.failed or self.unknown)
 
     @property

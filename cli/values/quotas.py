@@ -93,9 +93,9 @@ def quota_names(entity: ConfigEntity) -> dict[str, str | None]:
 def quota_entities(
     users: Sequence[str], clients: Sequence[str], addresses: Sequence[str]
 ) -> list[ConfigEntity]:
-    """The entities that the options of a command name; BadUsage if they name none.
+    """The entities that a command's options name; BadUsage if there is none, or one is invalid.
 
-    With users and client ids, one entity for each user and each client id.
+    With users and client ids, one entity for each pair.
     """
     if addresses and (users or clients):
         raise BadUsage("an address has quotas of its own: leave users and client ids out")

@@ -126,7 +126,7 @@ class Api(NamedTuple):
     flexible_from: int | None
     """The first flexible version (KIP-482); None if no version is flexible."""
     is_advertised: bool = True
-    """Whether a broker in ZooKeeper mode offers this API."""
+    """Whether Kafka's broker in ZooKeeper mode offers this API."""
 
     def is_flexible(self, version: int) -> bool:
         return self.flexible_from is not None and version >= self.flexible_from

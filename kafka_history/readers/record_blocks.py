@@ -147,7 +147,7 @@ def is_head(line: bytes) -> bool:
 
 
 def patterned_blocks(content: Content, pattern: Pattern) -> Iterator[Block]:
-    """All records of a file in another layout, rewritten in the default one with times in UTC."""
+    """A file's records; those that match ``pattern`` are rewritten in the default layout."""
     done: list[_Waiting] = []
     held = 0
     line_id = 0

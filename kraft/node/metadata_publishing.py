@@ -38,7 +38,7 @@ class MetadataPublisher(Protocol):
 
     @property
     def record_types(self) -> Collection[type[MetadataRecord]]:
-        """The record types that it needs."""
+        """The types of records that this publisher gets."""
 
     def publish(self, records: Sequence[MetadataRecord]) -> None:
         """Applies the next committed records."""

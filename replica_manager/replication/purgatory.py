@@ -2,8 +2,8 @@
 
 The caller of ``park`` names the keys whose change could complete the operation.  Code that changes
 something calls :meth:`Purgatory.check` with its key and gets the operations that are complete now.
-:meth:`Purgatory.expire` returns those that have timed out.  Each operation is returned exactly
-once.  This module reads no clock and sends no response.
+:meth:`Purgatory.expire` returns those that have timed out.  No operation is returned
+twice.  This module reads no clock and sends no response.
 
 Source: Kafka ``DelayedOperationPurgatory``.
 """
@@ -18,7 +18,7 @@ from typing import Final, Generic, Protocol, TypeVar
 MOST_WAITING: Final = 100_000
 """Limit of operations parked at once.
 
-A connection parks one at a time, so the limit of connections is reached first.
+A connection parks one at a time, so a limit of connections or open files is mostly reached first.
 """
 
 

@@ -76,7 +76,7 @@ class _Window:
         """Hashes of the written lines; a rare collision counts a new line as repeated."""
 
     def takes(self, line: str) -> bool:
-        """Whether the line may be written; if so, counts it."""
+        """Counts a line that the limits of a window allow; False if they do not."""
         if self._lines >= MOST_LINES:
             return False
         key = hash(line)

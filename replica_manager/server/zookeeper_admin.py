@@ -1,7 +1,7 @@
-"""Administration in ZooKeeper: added partitions, dynamic configuration, client quotas.
+"""Administration in ZooKeeper: partitions added, configurations, quotas, ACLs, delegation tokens.
 
 Calls to ZooKeeper block, so they run in an executor and never on the event loop.  The pure logic is
-in :mod:`.partition_creation` and :mod:`.key_changes`.
+in :mod:`.topics.partition_creation`, :mod:`.quota_entities` and :mod:`.quota_filters`.
 
 Source: Kafka ``ZkAdminManager``, ``AdminZkClient``, ``KafkaZkClient``.
 """

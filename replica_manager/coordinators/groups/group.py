@@ -15,7 +15,8 @@
   still use the object.
 
 A request that waits is *parked* on its member by its id: at most one JoinGroup and one SyncGroup
-at a time.  Members keep the order in which they joined; Kafka has the order of a hash table.
+at a time.  Members have the order in which they joined, and a static member that rejoined is last;
+Kafka has the order of a hash table.
 
 Source: Kafka ``GroupMetadata``, ``GroupState``.
 """
@@ -201,7 +202,7 @@ class GroupMetadata:
         self.pending_sync_members.pop(member_id, None)
 
     def replace_static_member(self, member: Member, new_member_id: str) -> None:
-        """Changes the member id of a static member that rejoined; it keeps everything else."""
+        """Changes the member id of a static member that rejoined, which makes it the last one."""
         assert member.group_instance_id is not None
         del self.members[member.member_id]
         self._count(len(new_member_id) - len(member.member_id))
