@@ -38,7 +38,7 @@ class Replicas:
 
     def wait_for_state(self, leader: int, *in_sync: int) -> None:
         self.cluster.wait_isr(self.topic, brokers=in_sync)
-        assert self.cluster.leader(self.topic) == leader
+        assert self.cluster.wait_leader(self.topic, among=[leader]) == leader
 
     def segments(self, broker_id: int) -> list[Path]:
         folder = self.cluster.directory / f"broker-{broker_id}" / "data" / f"{self.topic}-0"

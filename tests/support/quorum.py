@@ -26,7 +26,7 @@ QUICK: Final = QuorumConfig(
 """For tests in which a leader goes; longer than a Fetch may wait, which is not configurable."""
 PATIENT: Final = replace(QUICK, fetch_timeout_ms=20_000)
 """For all others: no leader loses its office because the machine is busy."""
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 
 
 def free_ports(count: int) -> list[int]:
