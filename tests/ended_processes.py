@@ -32,6 +32,14 @@ def pytest_runtest_setup() -> None:
         measuring.start()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Writes what ran: xdist kills a worker that takes more than ten seconds to end."""
+    measuring = coverage.Coverage.current()
+    if measuring is not None:
+        measuring.save()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def brokers_are_stopped() -> Iterator[None]:
     """Puts a SIGTERM, and time to follow it, before the SIGKILL at the end of fixtures."""
