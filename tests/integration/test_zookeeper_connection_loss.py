@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -285,20 +286,24 @@ def test_closing_without_a_connection_ends_waiting_questions(proxy: Proxy, shaky
 def test_session_and_watches_survive_a_killed_and_restarted_server(
     own_zookeeper: EmbeddedZooKeeper, open_client: OpenClient
 ) -> None:
-    client = open_client(own_zookeeper.connect + "/kafka")
-    write(client, Create("/e", b"", ephemeral=True), Create("/a"))
-    client.perform(ReadZnodes(["/a"], watch=True))
-    session_id = client.session.session_id
+    # A server that starts may take a connection and never answer it, until the session is over.
+    with closing(Proxy(own_zookeeper.connect)) as proxy:
+        client = open_client(proxy.connect + "/kafka")
+        write(client, Create("/e", b"", ephemeral=True), Create("/a"))
+        client.perform(ReadZnodes(["/a"], watch=True))
+        session_id = client.session.session_id
 
-    own_zookeeper.kill()
-    client.states.wait_for(SessionState.SUSPENDED)
-    own_zookeeper.start()
+        proxy.refuse()
+        own_zookeeper.kill()
+        client.states.wait_for(SessionState.SUSPENDED)
+        own_zookeeper.start()
+        proxy.allow()
 
-    found = client.session.read("/e")
-    assert isinstance(found, Znode)
-    assert found.ephemeral_owner == session_id == client.session.session_id
-    client.session.write(SetData("/a", b"1"))
-    assert client.watches.wait_until(bool) == [fired("NODE_DATA_CHANGED", "/a")]
+        found = client.session.read("/e")
+        assert isinstance(found, Znode)
+        assert found.ephemeral_owner == session_id == client.session.session_id
+        client.session.write(SetData("/a", b"1"))
+        assert client.watches.wait_until(bool) == [fired("NODE_DATA_CHANGED", "/a")]
 
 
 def test_a_frozen_server_only_delays(

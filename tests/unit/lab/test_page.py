@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import http.client
+import os
 import re
 import subprocess
 import sys
@@ -184,7 +185,10 @@ def test_a_saved_test_runs_and_fails_when_the_run_ends_otherwise(
 
 def pytest_of(path: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=path.parent)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=path.parent, env=environment
+    )
 
 
 def test_a_run_that_broke_becomes_a_test_that_fails_until_it_is_repaired() -> None:
