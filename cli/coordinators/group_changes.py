@@ -249,11 +249,13 @@ async def _plan(
 ) -> list[PlannedReset]:
     from zkcontroller_cli.wire.logs import EARLIEST, LATEST, leaders_in, offsets_at
     from zkcontroller_cli.wire.requests import metadata
+    from zkcontroller_cli.wire.topics import refuse_hidden_topics
 
     topics = {scope.topic for scope in scopes}
     if not scopes:
         topics = {each.topic for each in offsets or view.committed}
     known = await metadata(bootstrap, deadline, sorted(topics))
+    refuse_hidden_topics(known)
     if offsets is not None:
         wanted = dict(offsets)
     else:

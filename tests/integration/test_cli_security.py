@@ -145,6 +145,37 @@ def test_a_client_that_logs_in_sees_what_its_acls_allow(
     assert "TOPIC_AUTHORIZATION_FAILED" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topic", "describe", "orders"),
+        ("topic", "list", "orders"),
+        ("topic", "delete", "orders", "--yes"),
+        ("topic", "offsets", "orders"),
+        ("txn", "producers", "orders-0"),
+        ("txn", "find-hanging", "--topic", "orders"),
+    ],
+    ids=" ".join,
+)
+def test_a_topic_that_a_client_may_not_see_is_no_empty_topic(
+    words: tuple[str, ...],
+    as_admin: Callable[..., Any],
+    cluster: Cluster,
+    certificates: Certificates,
+    tmp_path: Path,
+) -> None:
+    if "orders" not in {row["topic"] for row in as_admin("topic", "list")}:
+        as_admin("topic", "create", "orders", "--replica-assignment", "1")
+    properties = over_tls(certificates) | login("SCRAM-SHA-512", "alice", USERS["alice"])
+    file = written(tmp_path, properties)
+
+    answer = zkctl_here("-b", address(cluster, 1, "CLOSED"), "--command-config", file, *words)
+
+    assert answer.exit_code == REFUSED, answer.stdout
+    assert answer.stdout == ""
+    assert "may not see topic orders, that takes Describe on it" in answer.stderr
+
+
 @pytest.mark.parametrize("kind", ["PEM file", "PEM text", "PKCS12"])
 def test_a_certificate_tells_who_asks(
     kind: str,
