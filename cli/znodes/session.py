@@ -34,7 +34,7 @@ from zkcontroller.zookeeper.requests import (
 from zkcontroller.zookeeper.results import required
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKeeperSession
 from zkcontroller_cli.console.command_lines import command_line
-from zkcontroller_cli.console.errors import BadUsage, CannotConnect, Refused
+from zkcontroller_cli.console.errors import ZOOKEEPER_AUTH, BadUsage, CannotConnect, Refused
 from zkcontroller_cli.console.options import Origin, Settings, say
 
 T = TypeVar("T")
@@ -286,8 +286,7 @@ def now_ms() -> int:
 
 
 def _credentials() -> tuple[tuple[str, str], ...]:
-    variable = "ZKCTL_ZOOKEEPER_AUTH"
     try:
-        return parse_credentials(variable, os.environ.get(variable, ""))
+        return parse_credentials(ZOOKEEPER_AUTH, os.environ.get(ZOOKEEPER_AUTH, ""))
     except ConfigInvalid as invalid:
         raise BadUsage(str(invalid)) from invalid
