@@ -97,7 +97,7 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"security.protocol": "TLS"}, "security.protocol", "SASL_SSL"),
     ({"security.protocol": "SASL_PLAINTEXT"}, "sasl.mechanism", "SCRAM-SHA-512"),
     (SASL | {"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism", "SCRAM-SHA-512"),
-    (SASL, "sasl.jaas.config", "login module"),
+    (SASL, "sasl.jaas.config", "is missing: expected the login module"),
     (SASL | {"sasl.jaas.config": "x"}, "sasl.jaas.config", "semicolon"),
     (SASL | {"sasl.jaas.config": f'{SCRAM} username="a" password="secret";'}, "jaas", "Plain"),
     (SASL | {"sasl.jaas.config": f'{PLAIN} username="a";'}, "sasl.jaas.config", "password"),
