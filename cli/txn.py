@@ -93,19 +93,22 @@ def list_(states: tuple[str, ...], producer_ids: tuple[int, ...], longer_than: i
       zkctl txn list
       zkctl txn list --state Ongoing --longer-than 60000
     """
-    from zkcontroller_cli.wire.requests import Deadline, run
+    from zkcontroller_cli.wire.requests import Deadline, run, say_what_is_hidden
     from zkcontroller_cli.wire.transactions import list_transactions
 
     given = settings()
+    bootstrap = given.bootstrap()
     listed = run(
         list_transactions(
-            given.bootstrap(),
+            bootstrap,
             Deadline(given.deadline_s),
             states=states,
             producer_ids=producer_ids,
             longer_than_ms=longer_than,
         )
     )
+    if not listed and not states and not producer_ids and longer_than is None:
+        say_what_is_hidden(bootstrap, "transactional ids")
     given.renderer.rows([each._asdict() for each in listed], _LIST)
 
 
@@ -235,7 +238,7 @@ async def _hanging_rows(
     broker_id: int | None,
     max_age_min: float,
 ) -> list[dict[str, Any]]:
-    from zkcontroller_cli.wire.requests import metadata
+    from zkcontroller_cli.wire.requests import metadata, say_what_is_hidden
     from zkcontroller_cli.wire.topics import refuse_hidden_topics
     from zkcontroller_cli.wire.transactions import describe_transactions, list_transactions
 
@@ -243,6 +246,8 @@ async def _hanging_rows(
     names = sorted({*topics, *(each.topic for each in partitions)}) if is_narrowed else None
     known = await metadata(bootstrap, deadline, names)
     refuse_hidden_topics(known)
+    if not known.topics:
+        say_what_is_hidden(bootstrap, "topics")
     wanted = _partitions_of(known, topics if is_narrowed else None, partitions, broker_id)
     found = await _producers_of(bootstrap, deadline, wanted, broker_id=broker_id, known=known)
     now_ms = _now_ms()
