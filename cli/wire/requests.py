@@ -28,6 +28,7 @@ from typing_extensions import override
 
 from kafka_common.errors import InvalidFrame
 from kafka_common.model import address_text
+from kafka_common.net.byte_stream import TlsBrokenOff
 from kafka_common.net.client_security import ClientSecurity, LoginRefused
 from kafka_common.net.connection import Connection
 from zkcontroller_cli.console.errors import BadUsage, CannotConnect, NotLetIn, Refused, TimedOut
@@ -156,7 +157,7 @@ async def _until_broken_off(
     except (OSError, EOFError, InvalidFrame) as error:
         # A listener that wants a login closes at the first request after ApiVersions.
         is_early = connection.last_correlation_id <= _FIRST_AFTER_VERSIONS
-        hint = _protocol_hint(security) if is_early else ""
+        hint = _protocol_hint(error, security) if is_early else ""
         raise CannotConnect(f"broker {address} broke off: {_reason(error)}{hint}") from error
     finally:
         await connection.close()
@@ -191,14 +192,20 @@ async def _open(
             raise TimeoutError(f"{address} did not answer within {patience_s:.1f} s") from error
         if isinstance(error, EOFError | InvalidFrame):
             raise ConnectionError(f"{address} broke off: {_reason(error)}") from error
-        if isinstance(error, ConnectionResetError) and raw is None:
-            raise ConnectionResetError(f"{_reason(error)}{_protocol_hint(security)}") from error
+        if raw is None and (hint := _protocol_hint(error, security)):
+            raise ConnectionError(f"{_reason(error)}{hint}") from error
         raise
     return connection
 
 
-def _protocol_hint(security: ClientSecurity) -> str:
-    """What may be wrong if a broker closes the connection at one of the first requests."""
+def _protocol_hint(error: BaseException, security: ClientSecurity) -> str:
+    """What may be wrong if one of the first requests on a connection fails, empty if not known."""
+    if isinstance(error, TlsBrokenOff):
+        return ""
+    is_closed = isinstance(error, ConnectionResetError | BrokenPipeError | EOFError)
+    is_other_protocol = isinstance(error, InvalidFrame) or isinstance(error.__cause__, InvalidFrame)
+    if not is_closed and not is_other_protocol:
+        return ""
     if security.protocol == "PLAINTEXT":
         return "; if it asks for TLS or a login, say how with --command-config FILE"
     return f"; is security.protocol={security.protocol} right for this listener?"
