@@ -415,6 +415,8 @@ def raise_for_code(what: str, code: ErrorCode, message: str | None = None) -> No
 
 def error_text(code: ErrorCode) -> str:
     """The name of an error code as words, for a response without a message."""
+    if code is ErrorCode.throttling_quota_exceeded:
+        return "the quota controller_mutation_rate is used up for now: try again a little later"
     return code.name.replace("_", " ")
 
 
