@@ -163,20 +163,21 @@ def open_zookeeper(
 
 
 @contextmanager
-def open_broker_session(settings: Settings, *, set_acl: bool) -> Iterator[ZooKeeperSession]:
+def open_broker_session(settings: Settings, *, set_acl: bool | None) -> Iterator[ZooKeeperSession]:
     """A session as a broker opens it, for code of brokers; its paths are below the chroot.
 
     It creates a missing chroot, so the caller first uses :func:`open_zookeeper`, which refuses one.
-    ``set_acl`` is the brokers' ``zookeeper.set.acl``.
+    ``set_acl`` is the brokers' ``zookeeper.set.acl``; None: true if there are credentials.
     """
     connect = settings.zookeeper()
+    credentials = _credentials()
     session = ZooKeeperSession(
         ZooKeeperConfig(
             connect=connect,
             session_timeout_ms=_SESSION_TIMEOUT_MS,
             connection_timeout_ms=round(min(_CONNECTION_TIMEOUT_S, settings.deadline_s) * 1000),
-            set_acl=set_acl,
-            auth=_credentials(),
+            set_acl=bool(credentials) if set_acl is None else set_acl,
+            auth=credentials,
             tls=settings.zookeeper_tls,
             name="zkctl",
         )
