@@ -156,7 +156,9 @@ async def _until_broken_off(
         raise TimedOut(f"broker {address} did not answer in time") from error
     except (OSError, EOFError, InvalidFrame) as error:
         # A listener that wants a login closes at the first request after ApiVersions.
-        is_early = connection.last_correlation_id <= _FIRST_AFTER_VERSIONS
+        is_early = (
+            connection.last_correlation_id <= _FIRST_AFTER_VERSIONS and security.credentials is None
+        )
         hint = _protocol_hint(error, security) if is_early else ""
         raise CannotConnect(f"broker {address} broke off: {_reason(error)}{hint}") from error
     finally:
