@@ -11,7 +11,6 @@ import click
 from zkcontroller_cli.configurations.reading import named_entities
 from zkcontroller_cli.console.errors import BadUsage, Refused
 from zkcontroller_cli.console.options import Settings, say, settings
-from zkcontroller_cli.values.acls import is_ip_address
 from zkcontroller_cli.values.config_entities import BROKER, IP, KINDS, QUOTA_KINDS, ConfigEntity
 from zkcontroller_cli.values.config_plan import APPEND, SET, SUBTRACT, KeyOperation, operations_of
 
@@ -201,6 +200,8 @@ def change_entities(
 
 def _say_host_names(entities: Sequence[ConfigEntity]) -> None:
     """Say which quotas of host names have no effect at our brokers; Kafka's look names up."""
+    from zkcontroller_cli.values.acls import is_ip_address
+
     for each in entities:
         if each.kind == IP and not each.is_default and not is_ip_address(each.name):
             say(
