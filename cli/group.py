@@ -62,10 +62,13 @@ def list_(states: tuple[str, ...]) -> None:
       zkctl group list --state empty -o name
     """
     from zkcontroller_cli.wire.groups import list_groups
-    from zkcontroller_cli.wire.requests import Deadline, run
+    from zkcontroller_cli.wire.requests import Deadline, run, say_what_is_hidden
 
     given = settings()
-    groups = run(list_groups(given.bootstrap(), Deadline(given.deadline_s), states))
+    bootstrap = given.bootstrap()
+    groups = run(list_groups(bootstrap, Deadline(given.deadline_s), states))
+    if not groups and not states:
+        say_what_is_hidden(bootstrap, "groups")
     given.renderer.rows([each._asdict() for each in groups], _LIST)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,8 @@ def command(
         return
     if lesson is not None and lesson not in LESSONS:
         raise BadUsage(f"there is no lesson {lesson!r}, only {', '.join(LESSONS)}")
+    # Simulated brokers log as real ones do: on stderr that would seem to be about a real cluster.
+    logging.getLogger("kafka").addHandler(logging.NullHandler())
     try:
         interventions = [Intervention.parse(each) for each in acts]
         recording = _recording(seed, lesson, files, interventions)

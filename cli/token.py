@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import sys
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -200,7 +201,9 @@ def renew(
     question = "Renew the token?"
     bootstrap, deadline = _target(given, question, dry_run=dry_run, yes=yes)
     token = _token_named(bootstrap, deadline, token_id, hmac)
-    if token.expires_at_ms >= token.max_at_ms:
+    if 0 <= period < token.expires_at_ms - time.time_ns() // 1_000_000:
+        say("note: it expires sooner by this than without it")
+    elif token.expires_at_ms >= token.max_at_ms:
         say("note: it expires at the end of its longest life: to renew it changes nothing")
     say(f"  renew: token {token.token_id} of {token.owner} {when}")
     if dry_run:

@@ -93,19 +93,22 @@ def list_(states: tuple[str, ...], producer_ids: tuple[int, ...], longer_than: i
       zkctl txn list
       zkctl txn list --state Ongoing --longer-than 60000
     """
-    from zkcontroller_cli.wire.requests import Deadline, run
+    from zkcontroller_cli.wire.requests import Deadline, run, say_what_is_hidden
     from zkcontroller_cli.wire.transactions import list_transactions
 
     given = settings()
+    bootstrap = given.bootstrap()
     listed = run(
         list_transactions(
-            given.bootstrap(),
+            bootstrap,
             Deadline(given.deadline_s),
             states=states,
             producer_ids=producer_ids,
             longer_than_ms=longer_than,
         )
     )
+    if not listed and not states and not producer_ids and longer_than is None:
+        say_what_is_hidden(bootstrap, "transactional ids")
     given.renderer.rows([each._asdict() for each in listed], _LIST)
 
 
@@ -235,12 +238,16 @@ async def _hanging_rows(
     broker_id: int | None,
     max_age_min: float,
 ) -> list[dict[str, Any]]:
-    from zkcontroller_cli.wire.requests import metadata
+    from zkcontroller_cli.wire.requests import metadata, say_what_is_hidden
+    from zkcontroller_cli.wire.topics import refuse_hidden_topics
     from zkcontroller_cli.wire.transactions import describe_transactions, list_transactions
 
     is_narrowed = bool(topics or partitions)
     names = sorted({*topics, *(each.topic for each in partitions)}) if is_narrowed else None
     known = await metadata(bootstrap, deadline, names)
+    refuse_hidden_topics(known)
+    if not known.topics:
+        say_what_is_hidden(bootstrap, "topics")
     wanted = _partitions_of(known, topics if is_narrowed else None, partitions, broker_id)
     found = await _producers_of(bootstrap, deadline, wanted, broker_id=broker_id, known=known)
     now_ms = _now_ms()
@@ -313,6 +320,7 @@ def abort(
     """
     from zkcontroller_cli.wire.requests import Deadline, metadata, run
     from zkcontroller_cli.wire.target import brokers_to_change
+    from zkcontroller_cli.wire.topics import refuse_hidden_topics
     from zkcontroller_cli.wire.transactions import write_abort_marker
 
     where = parse_partition(partition)
@@ -330,6 +338,7 @@ def abort(
     deadline = Deadline(given.deadline_s)
     bootstrap = brokers_to_change(given)
     known = run(metadata(bootstrap, deadline, [where.topic]))
+    refuse_hidden_topics(known)
     state = run(_producer_to_end(bootstrap, deadline, known, where, start_offset, producer_id))
     if state is not None and start_offset is not None:
         epochs = (state.producer_id, state.producer_epoch, state.coordinator_epoch)
@@ -451,10 +460,12 @@ async def _producers_of(
 ) -> list[Producer]:
     """The producers of those partitions; Refused if the broker refuses one of the partitions."""
     from zkcontroller_cli.wire.requests import metadata
+    from zkcontroller_cli.wire.topics import refuse_hidden_topics
     from zkcontroller_cli.wire.transactions import describe_producers
 
     if known is None:
         known = await metadata(bootstrap, deadline, sorted({each.topic for each in wanted}))
+        refuse_hidden_topics(known)
     described = await describe_producers(bootstrap, deadline, known, wanted, broker_id)
     for (topic, partition), answer in described.items():
         if isinstance(answer, str):

@@ -127,6 +127,7 @@ def tree(path: str, depth: int | None, with_stat: bool) -> None:
 
 def _walk(zookeeper: ZooKeeper, root: str, depth: int | None) -> list[str]:
     """Every path from ``root`` down, read level by level in bulk."""
+    from zkcontroller.zookeeper.requests import ZkCode
     from zkcontroller_cli.znodes.session import existing
 
     existing(root, zookeeper.stats([root])[0])
@@ -135,7 +136,9 @@ def _walk(zookeeper: ZooKeeper, root: str, depth: int | None) -> list[str]:
         level = [
             _child(parent, name)
             for parent, names in zip(level, zookeeper.children(level), strict=True)
-            for name in _readable(parent, names) or ()
+            # A znode whose children may not be read may not be read either: that is the warning.
+            if not isinstance(names, ZkCode)
+            for name in names
         ]
         found += level
     return found

@@ -97,12 +97,14 @@ class UnsupportedVersion(InvalidFrame):
 class ConfigInvalid(ZkControllerError):
     """A configuration value is refused; the message names key, value and what is allowed.
 
-    All three are shortened and put on one line.
+    All three are shortened and put on one line.  A value of None is one that is missing.
     """
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
         shown = repr(value[: MAX_SHOWN_VALUE + 1] if isinstance(value, str) else value)
         sentence = f"invalid value {_shortened(shown)} for {_shortened(key)}: "
+        if value is None:
+            sentence = f"{_shortened(key)} is missing: expected "
         super().__init__(sentence + _shortened(allowed, MAX_SHOWN_RULE))
         self.key = key
         self.value = value

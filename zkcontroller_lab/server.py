@@ -104,7 +104,10 @@ def parse_query(query: str) -> tuple[int | str, tuple[Intervention, ...]]:
         return name, interventions
     seed = fields.get("seed", [""])[0]
     if not (seed.isascii() and seed.isdecimal() and int(seed) <= LAST_SEED):
-        raise BadQuery(f"a seed is a number from 0 to {LAST_SEED}")
+        raise BadQuery(
+            f"say which run: ?seed=N (a seed is a number from 0 to {LAST_SEED}), ?lesson=NAME or "
+            "?files=1"
+        )
     return int(seed), interventions
 
 

@@ -65,9 +65,10 @@ _in_zookeeper = click.option(
     help="Write to ZooKeeper past the brokers: none runs yet, or no one may change ACLs.",
 )
 _set_acl = click.option(
-    "--set-acl",
-    is_flag=True,
-    help="With --in-zookeeper: protect new znodes, as brokers with zookeeper.set.acl=true do.",
+    "--set-acl/--no-set-acl",
+    default=None,
+    help="With --in-zookeeper: protect new znodes, as brokers with zookeeper.set.acl=true do, or "
+    "leave them open to everyone.  [default: protect them if ZKCTL_ZOOKEEPER_AUTH is set]",
 )
 _idempotent = click.option(
     "--idempotent",
@@ -97,7 +98,7 @@ _idempotent = click.option(
 @_set_acl
 @dry_run
 @yes
-def add(in_zookeeper: bool, set_acl: bool, dry_run: bool, yes: bool, **values: Any) -> None:
+def add(in_zookeeper: bool, set_acl: bool | None, dry_run: bool, yes: bool, **values: Any) -> None:
     r"""Add ACLs: each principal, host and operation on each resource.
 
     They are shown first, with what they change for others. Afterwards every broker is asked until
@@ -154,7 +155,9 @@ def add(in_zookeeper: bool, set_acl: bool, dry_run: bool, yes: bool, **values: A
 @_set_acl
 @dry_run
 @yes
-def remove(in_zookeeper: bool, set_acl: bool, dry_run: bool, yes: bool, **values: Any) -> None:
+def remove(
+    in_zookeeper: bool, set_acl: bool | None, dry_run: bool, yes: bool, **values: Any
+) -> None:
     """Remove ACLs: those that acl add makes of the same options, or those that filters find.
 
     With --allow-principal or --deny-principal they are exactly what add makes. Without, all ACLs of
@@ -188,8 +191,8 @@ def remove(in_zookeeper: bool, set_acl: bool, dry_run: bool, yes: bool, **values
     _change(given, target, found, found, is_added=False)
 
 
-def _check_place(*, is_in_zookeeper: bool, set_acl: bool) -> None:
-    if set_acl and not is_in_zookeeper:
+def _check_place(*, is_in_zookeeper: bool, set_acl: bool | None) -> None:
+    if set_acl is not None and not is_in_zookeeper:
         raise BadUsage("--set-acl goes with --in-zookeeper: else brokers write the znodes")
 
 

@@ -53,8 +53,12 @@ class AclTarget(Protocol):
         """Read the change of these ACLs back."""
 
 
-def target_of(given: Settings, *, is_in_zookeeper: bool, set_acl: bool) -> AclTarget:
-    """The target of the change, after its cluster was named on stderr."""
+def target_of(given: Settings, *, is_in_zookeeper: bool, set_acl: bool | None) -> AclTarget:
+    """The target of the change, after its cluster was named on stderr.
+
+    ``set_acl`` None: znodes are protected if there are credentials at ZooKeeper.  Source: Kafka
+    ``AclCommand.AuthorizerService``, whose default is whether there is a login by SASL.
+    """
     if not is_in_zookeeper:
         from zkcontroller_cli.wire.target import brokers_to_change
 
@@ -119,7 +123,7 @@ class _BrokersTarget(AclTarget):
 
 
 class _ZooKeeperTarget(AclTarget):
-    def __init__(self, given: Settings, *, set_acl: bool) -> None:
+    def __init__(self, given: Settings, *, set_acl: bool | None) -> None:
         self._given = given
         self._set_acl = set_acl
 

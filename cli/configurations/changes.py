@@ -10,8 +10,8 @@ import click
 
 from zkcontroller_cli.configurations.reading import named_entities
 from zkcontroller_cli.console.errors import BadUsage, Refused
-from zkcontroller_cli.console.options import Settings, settings
-from zkcontroller_cli.values.config_entities import BROKER, KINDS, QUOTA_KINDS, ConfigEntity
+from zkcontroller_cli.console.options import Settings, say, settings
+from zkcontroller_cli.values.config_entities import BROKER, IP, KINDS, QUOTA_KINDS, ConfigEntity
 from zkcontroller_cli.values.config_plan import APPEND, SET, SUBTRACT, KeyOperation, operations_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -161,6 +161,7 @@ def change_entities(
     given = settings()
     if kind in QUOTA_KINDS:
         operations = _quotas(entities[0], operations)
+        _say_host_names(entities)
     if not is_dry_run:
         given.can_be_asked(question_for(entities, operations), yes=yes)
     if kind == BROKER and _change_stopped(
@@ -195,6 +196,18 @@ def change_entities(
         yes=yes,
         is_unknown_allowed=is_unknown_allowed,
     )
+
+
+def _say_host_names(entities: Sequence[ConfigEntity]) -> None:
+    """Say which quotas of host names have no effect at our brokers; Kafka's look names up."""
+    from zkcontroller_cli.values.acls import is_ip_address
+
+    for each in entities:
+        if each.kind == IP and not each.is_default and not is_ip_address(each.name):
+            say(
+                f"note: {each.name} is no IP address: brokers of this project look no name up, so "
+                "this quota has no effect at them; those of Kafka do"
+            )
 
 
 def _change_stopped(

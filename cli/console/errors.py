@@ -6,9 +6,14 @@ its meaning.
 
 from __future__ import annotations
 
+import os
 from enum import IntEnum
+from typing import Final
 
 from kafka_common import errors
+
+ZOOKEEPER_AUTH: Final = "ZKCTL_ZOOKEEPER_AUTH"
+"""The environment variable with the credentials at ZooKeeper."""
 
 
 class ExitCode(IntEnum):
@@ -94,8 +99,17 @@ def sentence_of(error: BaseException) -> str:
     """The error's message for the user, with a hint if ZooKeeper requires a login."""
     sentence = str(error) or type(error).__name__
     if isinstance(error, errors.ZooKeeperRefused) and error.code_name in ("NO_AUTH", "AUTH_FAILED"):
-        sentence += ": say who you are with ZKCTL_ZOOKEEPER_AUTH=digest:USER:PASSWORD"
+        sentence += f": {_right_text()}"
     return sentence
+
+
+def _right_text() -> str:
+    if os.environ.get(ZOOKEEPER_AUTH):
+        return f"the user of {ZOOKEEPER_AUTH} has no right to it"
+    return (
+        f"say who you are with {ZOOKEEPER_AUTH}=digest:USER:PASSWORD or sasl:USER:PASSWORD, "
+        "or show the certificate of another user by --zk-tls-config-file"
+    )
 
 
 def exit_code_of(error: BaseException) -> ExitCode:

@@ -249,11 +249,13 @@ async def _plan(
 ) -> list[PlannedReset]:
     from zkcontroller_cli.wire.logs import EARLIEST, LATEST, leaders_in, offsets_at
     from zkcontroller_cli.wire.requests import metadata
+    from zkcontroller_cli.wire.topics import refuse_hidden_topics
 
     topics = {scope.topic for scope in scopes}
     if not scopes:
         topics = {each.topic for each in offsets or view.committed}
     known = await metadata(bootstrap, deadline, sorted(topics))
+    refuse_hidden_topics(known)
     if offsets is not None:
         wanted = dict(offsets)
     else:
@@ -315,9 +317,15 @@ def delete(groups: tuple[str, ...], dry_run: bool, yes: bool) -> None:
         first = left[0]
         why = first["reason"] or "it is there again"
         raise Refused(
-            f"group {first['group']}: {why}; {len(left)} of {len(rows)} groups are still there: "
-            f"see who uses them ({command_line('group members', first['group'])})"
+            f"group {first['group']}: {why}; {len(left)} of {len(rows)} groups are still there"
+            + _advice(first, "see who uses them", first["group"])
         )
+
+
+def _advice(row: Mapping[str, Any], step: str, group: str) -> str:
+    """The next step, where it is members that keep the group from being deleted."""
+    is_refused = row["error"] is not None and "AUTHORIZATION" in row["error"]
+    return "" if is_refused else f": {step} ({command_line('group members', group)})"
 
 
 def _deleted_row(group: str, refusal: Any, *, is_deleted: bool) -> dict[str, Any]:
@@ -380,8 +388,8 @@ def delete_offsets(group: str, topics: tuple[str, ...], dry_run: bool, yes: bool
         first = left[0]
         why = first["reason"] or "it was committed again"
         raise Refused(
-            f"{_name(first)}: {why}; {len(left)} of {len(rows)} offsets are still there: stop the "
-            f"members that read the topic first ({command_line('group members', group)})"
+            f"{_name(first)}: {why}; {len(left)} of {len(rows)} offsets are still there"
+            + _advice(first, "stop the members that read the topic first", group)
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.errors import ZooKeeperRefused
 from zkcontroller.zookeeper.requests import Check, Delete, RolledBack, ZkCode, ZkTransaction
 from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.znodes import (
@@ -121,7 +122,9 @@ class Unblocking:
         check = [] if version is None else [Check(ControllerEpochZnode.PATH, version)]
         answer = self._zookeeper.transaction(ZkTransaction([*check, *deletes]))
         if isinstance(answer, RolledBack):
-            if answer.is_repeated and answer.code in (ZkCode.NO_NODE, ZkCode.BAD_VERSION):
+            if answer.code not in (ZkCode.NO_NODE, ZkCode.BAD_VERSION):
+                raise ZooKeeperRefused(deletes[0].path, answer.code.name)
+            if answer.is_repeated:
                 raise TimedOut(
                     "the connection to ZooKeeper broke before the answer: whether it was done is "
                     "not known; look again with zkctl deletion status"

@@ -190,7 +190,13 @@ async def _read_unknown_topics(
 ) -> None:
     """Ask by name why Metadata lacks topics: unknown to the broker, or not authorized."""
     if not reading.live_brokers:
-        return  # rule B04 reports it
+        # Rule B04 reports it, but not of a broker that has only just registered.
+        if cluster.registration_ages_s.get(reading.broker_id, 0.0) <= cluster.patience_s:
+            cluster.notes["B04"] = (
+                f"broker {reading.broker_id} has just registered, and has taken nothing from the "
+                "controller yet; look again in a minute"
+            )
+        return
     known = {topic for topic, _ in reading.partitions}
     led = {view.topic for view in cluster.partitions if view.state is not None}
     lacking = sorted(led - known - set(cluster.deletions))

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from kafka_common.errors import ZooKeeperRefused
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import (
     Check,
@@ -210,7 +211,9 @@ class Election:
             )
         )
         if isinstance(answer, RolledBack):
-            if answer.is_repeated and answer.code in (ZkCode.NO_NODE, ZkCode.BAD_VERSION):
+            if answer.code not in (ZkCode.NO_NODE, ZkCode.BAD_VERSION):
+                raise ZooKeeperRefused(ControllerZnode.PATH, answer.code.name)
+            if answer.is_repeated:
                 say(
                     "the connection to ZooKeeper broke before the answer: whether this command "
                     "deleted /controller, or it went by itself, is not known"

@@ -364,11 +364,16 @@ async def _grow(
 async def chosen_on_brokers(
     bootstrap: Bootstrap, deadline: Deadline, chosen: ChosenTopics, *, if_exists: bool
 ) -> list[TopicRow]:
-    """The chosen topics from Metadata; Refused if one is missing and not ``if_exists``."""
-    from zkcontroller_cli.wire.requests import metadata
-    from zkcontroller_cli.wire.topics import topics_from_metadata
+    """The chosen topics from Metadata; Refused if one is missing and not ``if_exists``.
 
-    rows = topics_from_metadata(await metadata(bootstrap, deadline, chosen.exact))
+    Refused as well if this user may not see one that is named.
+    """
+    from zkcontroller_cli.wire.requests import metadata
+    from zkcontroller_cli.wire.topics import refuse_hidden_topics, topics_from_metadata
+
+    known = await metadata(bootstrap, deadline, chosen.exact)
+    refuse_hidden_topics(known)
+    rows = topics_from_metadata(known)
     by_name = {str(row["topic"]): row for row in rows}
     return [by_name[name] for name in chosen.among(by_name, is_missing_refused=not if_exists)]
 

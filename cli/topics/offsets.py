@@ -136,12 +136,14 @@ async def _wanted(
 
     from zkcontroller_cli.wire.logs import leaders_in
     from zkcontroller_cli.wire.requests import error_text, metadata
+    from zkcontroller_cli.wire.topics import refuse_hidden_topics
 
     ids = None if partitions is None else parse_partition_ids(partitions)
     rules = (
         None if rules_text is None else parse_partition_rules(rules_text, is_regex=chosen.is_regex)
     )
     known = await metadata(bootstrap, deadline, chosen.exact)
+    refuse_hidden_topics(known)
     for topic in known.topics:
         if topic.error_code is ErrorCode.invalid_topic_exception:
             raise Refused(

@@ -64,10 +64,13 @@ def _from_zookeeper(
 
 
 def _from_brokers(given: Settings, chosen: ChosenTopics, *, is_missing_refused: bool) -> TopicsRead:
-    from zkcontroller_cli.wire.requests import Deadline, metadata, run
-    from zkcontroller_cli.wire.topics import topics_from_metadata
+    from zkcontroller_cli.wire.requests import Deadline, metadata, run, say_what_is_hidden
+    from zkcontroller_cli.wire.topics import refuse_hidden_topics, topics_from_metadata
 
     answer = run(metadata(given.bootstrap(), Deadline(given.deadline_s), chosen.exact))
+    refuse_hidden_topics(answer)
+    if not answer.topics:
+        say_what_is_hidden(given.bootstrap(), "topics")
     live = frozenset(int(broker.node_id) for broker in answer.brokers)
     rows = topics_from_metadata(answer)
     return TopicsRead(_chosen(rows, chosen, is_missing_refused=is_missing_refused), live, False)

@@ -77,6 +77,7 @@ def delete_records(targets: tuple[str, ...], file: Path | None, dry_run: bool, y
     """
     from zkcontroller_cli.wire.requests import Deadline, metadata, run
     from zkcontroller_cli.wire.target import brokers_to_change
+    from zkcontroller_cli.wire.topics import refuse_hidden_topics
 
     wanted = _targets(targets, file)
     given = settings()
@@ -86,6 +87,7 @@ def delete_records(targets: tuple[str, ...], file: Path | None, dry_run: bool, y
     bootstrap = brokers_to_change(given)
     deadline = Deadline(given.deadline_s)
     known = run(metadata(bootstrap, deadline, sorted({each.topic for each in wanted})))
+    refuse_hidden_topics(known)
     plan = run(_plan(bootstrap, deadline, known, wanted))
     if dry_run:
         given.renderer.rows([each._asdict() for each in plan], _PLAN)

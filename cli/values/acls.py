@@ -92,11 +92,18 @@ def parse_host(text: str) -> str:
     """An IP address in the form that the authorizer compares; BadUsage for a host name."""
     if text == WILDCARD:
         return text
+    if not is_ip_address(text):
+        raise BadUsage(f"{text!r} is no IP address: rules are compared with addresses")
+    return host_name_of(text)
+
+
+def is_ip_address(text: str) -> bool:
+    """Whether the text is an IPv4 or IPv6 address, perhaps with a zone."""
     try:
         ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
-        raise BadUsage(f"{text!r} is no IP address: rules are compared with addresses") from None
-    return host_name_of(text)
+        return False
+    return True
 
 
 def parse_resource(text: str) -> ResourcePattern:

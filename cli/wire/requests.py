@@ -28,10 +28,11 @@ from typing_extensions import override
 
 from kafka_common.errors import InvalidFrame
 from kafka_common.model import address_text
+from kafka_common.net.byte_stream import TlsBrokenOff
 from kafka_common.net.client_security import ClientSecurity, LoginRefused
 from kafka_common.net.connection import Connection
 from zkcontroller_cli.console.errors import BadUsage, CannotConnect, NotLetIn, Refused, TimedOut
-from zkcontroller_cli.console.options import Bootstrap
+from zkcontroller_cli.console.options import Bootstrap, say
 from zkcontroller_cli.wire.versions import BrokerConnection
 
 T = TypeVar("T")
@@ -40,6 +41,8 @@ TopicResult = CreatableTopicResult | DeletableTopicResult
 _CONNECT_TIMEOUT_MS: Final = 5_000
 _RETRY_S: Final = 0.1
 _CLIENT_ID: Final = "zkctl"
+_FIRST_AFTER_VERSIONS: Final = 1
+"""The correlation id of the request after ApiVersions, which has 0."""
 _PATIENCE_S: Final = 5.0
 """The most seconds a broker has to answer, if other brokers are left to ask."""
 _ANSWER_GRACE_MS: Final = 2_000
@@ -152,9 +155,11 @@ async def _until_broken_off(
     except TimeoutError as error:
         raise TimedOut(f"broker {address} did not answer in time") from error
     except (OSError, EOFError, InvalidFrame) as error:
-        hint = ""
-        if connection.last_correlation_id <= 0 and security.protocol == "PLAINTEXT":
-            hint = "; if it asks for TLS or a login, say how with --command-config FILE"
+        # A listener that wants a login closes at the first request after ApiVersions.
+        is_early = (
+            connection.last_correlation_id <= _FIRST_AFTER_VERSIONS and security.credentials is None
+        )
+        hint = _protocol_hint(error, security) if is_early else ""
         raise CannotConnect(f"broker {address} broke off: {_reason(error)}{hint}") from error
     finally:
         await connection.close()
@@ -189,13 +194,37 @@ async def _open(
             raise TimeoutError(f"{address} did not answer within {patience_s:.1f} s") from error
         if isinstance(error, EOFError | InvalidFrame):
             raise ConnectionError(f"{address} broke off: {_reason(error)}") from error
+        if raw is None and (hint := _protocol_hint(error, security)):
+            raise ConnectionError(f"{_reason(error)}{hint}") from error
         raise
     return connection
+
+
+def _protocol_hint(error: BaseException, security: ClientSecurity) -> str:
+    """What may be wrong if one of the first requests on a connection fails, empty if not known."""
+    if isinstance(error, TlsBrokenOff):
+        return ""
+    is_closed = isinstance(error, ConnectionResetError | BrokenPipeError | EOFError)
+    is_other_protocol = isinstance(error, InvalidFrame) or isinstance(error.__cause__, InvalidFrame)
+    if not is_closed and not is_other_protocol:
+        return ""
+    if security.protocol == "PLAINTEXT":
+        return "; if it asks for TLS or a login, say how with --command-config FILE"
+    return f"; is security.protocol={security.protocol} right for this listener?"
 
 
 def _none_answered(reasons: Sequence[OSError]) -> CannotConnect:
     is_refused = any(isinstance(each, LoginRefused) for each in reasons)
     return (NotLetIn if is_refused else CannotConnect)("; ".join(map(_reason, reasons)))
+
+
+def say_what_is_hidden(bootstrap: Bootstrap, things: str) -> None:
+    """Say of an empty list that it may lack what this user may not see.
+
+    Brokers leave that out without an error.  Nothing is said where no login is configured.
+    """
+    if bootstrap.security.protocol != "PLAINTEXT":
+        say(f"note: brokers show no {things}: there are none, or this user may describe none")
 
 
 async def ask_metadata(
@@ -388,6 +417,8 @@ def raise_for_code(what: str, code: ErrorCode, message: str | None = None) -> No
 
 def error_text(code: ErrorCode) -> str:
     """The name of an error code as words, for a response without a message."""
+    if code is ErrorCode.throttling_quota_exceeded:
+        return "the quota controller_mutation_rate is used up for now: try again a little later"
     return code.name.replace("_", " ")
 
 

@@ -26,6 +26,7 @@ from kio.static.primitive import i8, i32
 
 from kafka_common.protocol.scram import MECHANISMS, MECHANISMS_BY_TYPE
 from kafka_common.sanitizer import desanitize
+from zkcontroller_cli.console.errors import TimedOut
 from zkcontroller_cli.console.options import Bootstrap
 from zkcontroller_cli.values.users import CredentialChange, HeldCredential, with_names_of_users
 from zkcontroller_cli.wire.requests import (
@@ -46,10 +47,22 @@ async def describe_credentials(
     """The credentials of those users (none named: of all), sorted by user and mechanism.
 
     A user without credentials is left out.
+
+    A Kafka broker that does not let this user see all credentials fails while it makes the refusal,
+    and never answers.
     """
     where = parse_bootstrap(bootstrap.servers)
     async with connected(where, deadline, bootstrap.security) as connection:
-        found = await _described(connection, users)
+        await connection.ask_versions()
+        try:
+            found = await _described(connection, users)
+        except TimeoutError as error:
+            if users:
+                raise
+            raise TimedOut(
+                "the broker did not show the credentials in time: a broker of Kafka leaves a user "
+                "without Describe on the cluster without an answer"
+            ) from error
         if not users:
             # Before 3.5 Kafka lists users by the encoded names of their znodes, but a request
             # must name them decoded.

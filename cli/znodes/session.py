@@ -34,7 +34,7 @@ from zkcontroller.zookeeper.requests import (
 from zkcontroller.zookeeper.results import required
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKeeperSession
 from zkcontroller_cli.console.command_lines import command_line
-from zkcontroller_cli.console.errors import BadUsage, CannotConnect, Refused
+from zkcontroller_cli.console.errors import ZOOKEEPER_AUTH, BadUsage, CannotConnect, Refused
 from zkcontroller_cli.console.options import Origin, Settings, say
 
 T = TypeVar("T")
@@ -163,20 +163,21 @@ def open_zookeeper(
 
 
 @contextmanager
-def open_broker_session(settings: Settings, *, set_acl: bool) -> Iterator[ZooKeeperSession]:
+def open_broker_session(settings: Settings, *, set_acl: bool | None) -> Iterator[ZooKeeperSession]:
     """A session as a broker opens it, for code of brokers; its paths are below the chroot.
 
     It creates a missing chroot, so the caller first uses :func:`open_zookeeper`, which refuses one.
-    ``set_acl`` is the brokers' ``zookeeper.set.acl``.
+    ``set_acl`` is the brokers' ``zookeeper.set.acl``; None: true if there are credentials.
     """
     connect = settings.zookeeper()
+    credentials = _credentials()
     session = ZooKeeperSession(
         ZooKeeperConfig(
             connect=connect,
             session_timeout_ms=_SESSION_TIMEOUT_MS,
             connection_timeout_ms=round(min(_CONNECTION_TIMEOUT_S, settings.deadline_s) * 1000),
-            set_acl=set_acl,
-            auth=_credentials(),
+            set_acl=bool(credentials) if set_acl is None else set_acl,
+            auth=credentials,
             tls=settings.zookeeper_tls,
             name="zkctl",
         )
@@ -286,8 +287,7 @@ def now_ms() -> int:
 
 
 def _credentials() -> tuple[tuple[str, str], ...]:
-    variable = "ZKCTL_ZOOKEEPER_AUTH"
     try:
-        return parse_credentials(variable, os.environ.get(variable, ""))
+        return parse_credentials(ZOOKEEPER_AUTH, os.environ.get(ZOOKEEPER_AUTH, ""))
     except ConfigInvalid as invalid:
         raise BadUsage(str(invalid)) from invalid

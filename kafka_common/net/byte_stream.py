@@ -30,6 +30,10 @@ _READ_AHEAD_BYTES: Final = 128 * 1024
 _PROBE: Final = bytearray(1)
 
 
+class TlsBrokenOff(ConnectionResetError):
+    """The peer ended TLS with an alert, such as one about a certificate."""
+
+
 class ByteStream(Protocol):
     """An open connection."""
 
@@ -160,7 +164,7 @@ class TlsStream:
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 return b""
             except ssl.SSLError as error:
-                raise ConnectionResetError(f"TLS was broken off: {error.reason}") from None
+                raise TlsBrokenOff(f"TLS was broken off: {error.reason}") from None
 
     async def send_all(self, data: bytes, *, has_more: bool = False) -> None:  # noqa: ARG002
         view = memoryview(data)

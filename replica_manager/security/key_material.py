@@ -36,6 +36,7 @@ from replica_manager.security.certificate_names import distinguished_name
 
 PEM: Final = "PEM"
 MAX_STORE_BYTES: Final = 16 * 1024 * 1024
+_PEM_MAGIC: Final = b"-----BEGIN "
 _JKS_MAGICS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _CERTIFICATE: Final = re.compile(
     r"-+BEGIN\s+CERTIFICATE[^-]*-+\s+[a-zA-Z0-9/+=\s]*-+END\s+CERTIFICATE[^-]*-+"
@@ -149,7 +150,7 @@ def load_trust_store(settings: TrustStoreSettings) -> str | None:
     try:
         store = load_pkcs12(data, _encoded(settings.password))
     except _UNREADABLE:
-        raise _not_pkcs12(key, settings.location) from None
+        raise _not_pkcs12(key, settings.location, data) from None
     found = [each.certificate for each in store.additional_certs]
     if store.cert is not None:
         found.append(store.cert.certificate)
@@ -271,7 +272,7 @@ def _from_pkcs12(key: str, location: str, password: str) -> KeyMaterial:
     try:
         store = load_pkcs12(data, _encoded(password))
     except _UNREADABLE:
-        raise _not_pkcs12(key, location) from None
+        raise _not_pkcs12(key, location, data) from None
     if store.key is None or store.cert is None:
         raise ConfigInvalid(key, location, "a key store that holds a private key")
     others = [each.certificate for each in store.additional_certs]
@@ -323,7 +324,10 @@ def _refuse_jks(key: str, location: str, data: bytes) -> None:
         )
 
 
-def _not_pkcs12(key: str, location: str) -> ConfigInvalid:
+def _not_pkcs12(key: str, location: str, data: bytes) -> ConfigInvalid:
+    if data.lstrip().startswith(_PEM_MAGIC):
+        store_type = key.removesuffix("location") + "type"
+        return ConfigInvalid(key, location, f"a PKCS12 file: this one needs {store_type}={PEM}")
     return ConfigInvalid(key, location, "a PKCS12 file, and the password that belongs to it")
 
 

@@ -254,6 +254,22 @@ def test_a_token_lives_its_life_at_both_brokers(
     assert "you see no token" in again.stderr
 
 
+def test_a_renewal_that_shortens_the_life_of_a_token_is_announced_as_such(
+    as_user: Callable[..., Answer],
+) -> None:
+    made = as_user("alice", "token", "create", "--max-lifetime", "600000", "--yes")
+    named = ("--dry-run", "--", made.json["token_id"])
+
+    shorter = as_user("alice", "token", "renew", "--period", "60000", *named)
+    longer = as_user("alice", "token", "renew", "--period", "6000000", *named)
+    as_user("alice", "token", "expire", "--yes", *named[1:])
+
+    assert made.json["expires_at_ms"] == made.json["max_at_ms"]
+    assert "note: it expires sooner by this than without it" in shorter.stderr
+    assert "changes nothing" not in shorter.stderr
+    assert "to renew it changes nothing" in longer.stderr
+
+
 def test_a_token_for_another_user_is_not_shown_to_its_requester(
     as_user: Callable[..., CommandResult], as_admin: Callable[..., Any]
 ) -> None:

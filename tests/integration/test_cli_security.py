@@ -145,6 +145,72 @@ def test_a_client_that_logs_in_sees_what_its_acls_allow(
     assert "TOPIC_AUTHORIZATION_FAILED" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topic", "describe", "orders"),
+        ("topic", "list", "orders"),
+        ("topic", "delete", "orders", "--yes"),
+        ("topic", "offsets", "orders"),
+        ("txn", "producers", "orders-0"),
+        ("txn", "find-hanging", "--topic", "orders"),
+    ],
+    ids=" ".join,
+)
+def test_a_topic_that_a_client_may_not_see_is_no_empty_topic(
+    words: tuple[str, ...],
+    as_admin: Callable[..., Any],
+    cluster: Cluster,
+    certificates: Certificates,
+    tmp_path: Path,
+) -> None:
+    if "orders" not in {row["topic"] for row in as_admin("topic", "list")}:
+        as_admin("topic", "create", "orders", "--replica-assignment", "1")
+    properties = over_tls(certificates) | login("SCRAM-SHA-512", "alice", USERS["alice"])
+    file = written(tmp_path, properties)
+
+    answer = zkctl_here("-b", address(cluster, 1, "CLOSED"), "--command-config", file, *words)
+
+    assert answer.exit_code == REFUSED, answer.stdout
+    assert answer.stdout == ""
+    assert "may not see topic orders, that takes Describe on it" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "things"),
+    [
+        (("topic", "list"), "topics"),
+        (("txn", "find-hanging"), "topics"),
+        (("txn", "list"), "transactional ids"),
+        (("group", "list"), "groups"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, tuple) else each,
+)
+def test_an_empty_list_may_be_one_of_things_that_the_client_may_not_see(
+    words: tuple[str, ...],
+    things: str,
+    as_admin: Callable[..., Any],
+    cluster: Cluster,
+    certificates: Certificates,
+    tmp_path: Path,
+) -> None:
+    if "orders" not in {row["topic"] for row in as_admin("topic", "list")}:
+        as_admin("topic", "create", "orders", "--replica-assignment", "1")
+    password = tmp_path / "password"
+    password.write_text("bob-secret\n")
+    of_file = ("--mechanism", "SCRAM-SHA-512", "--password-file", str(password))
+    as_admin("user", "set", "bob", *of_file, "--yes")
+    properties = over_tls(certificates) | login("SCRAM-SHA-512", "bob", "bob-secret")
+    file = written(tmp_path, properties)
+
+    answer = zkctl_here(
+        "-b", address(cluster, 1, "CLOSED"), "--command-config", file, "-o", "json", *words
+    )
+
+    assert (answer.exit_code, answer.json) == (0, []), answer.stderr
+    assert f"no {things}: there are none, or this user may describe none" in answer.stderr
+
+
 @pytest.mark.parametrize("kind", ["PEM file", "PEM text", "PKCS12"])
 def test_a_certificate_tells_who_asks(
     kind: str,
@@ -196,6 +262,9 @@ def test_a_certificate_tells_who_asks(
         ("STRANGE", {"security.protocol": "SSL"}, "not valid for '127.0.0.1'"),
         ("CERTIFIED", {"security.protocol": "SSL"}, "CERTIFICATE_REQUIRED"),
         ("CLOSED", {"security.protocol": "PLAINTEXT"}, "--command-config"),
+        ("PLAIN", {"security.protocol": "PLAINTEXT"}, "--command-config"),
+        ("CLOSED", {"security.protocol": "SASL_PLAINTEXT"}, "security.protocol=SASL_PLAINTEXT"),
+        ("CLOSED", {"security.protocol": "SSL"}, "is security.protocol=SSL right"),
         ("PLAIN", {}, "within the TLS handshake"),
     ],
     ids=[
@@ -206,6 +275,9 @@ def test_a_certificate_tells_who_asks(
         "another host's certificate",
         "no certificate",
         "no TLS",
+        "no login",
+        "a login without TLS",
+        "TLS without a login",
         "TLS where there is none",
     ],
 )
@@ -228,6 +300,8 @@ def test_a_refused_login_shows_its_reason(
 
     assert result.exit_code == CANNOT_CONNECT, result.stderr
     assert said in result.stderr
+    # An alert about a certificate says by itself what is wrong.
+    assert "CERTIFICATE" not in result.stderr or "right for this listener" not in result.stderr
     assert "Traceback" not in result.stderr
     assert USERS["admin"] not in result.stderr
     assert result.stderr.count("\n") == 1

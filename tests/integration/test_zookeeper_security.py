@@ -373,8 +373,14 @@ def test_a_broker_and_zkctl_log_in_at_zookeeper(
         show = ("-z", server.plain + chroot, "controller", "show", "--check")
         wait_for(lambda: zkctl_here(*show).exit_code == 0, "a controller")
         without_login = zkctl_here(*elect)
-        assert without_login.exit_code != 0
-        assert "NO_AUTH" in without_login.stderr
+        assert without_login.exit_code == REFUSED
+        assert "NO_AUTH for /controller: say who you are" in without_login.stderr
+        other = zkctl_here(*elect, ZKCTL_ZOOKEEPER_AUTH=f"sasl:alice:{USERS['alice']}")
+        assert other.exit_code == REFUSED
+        assert "NO_AUTH for /controller: the user of ZKCTL_ZOOKEEPER_AUTH" in other.stderr
+        tree = zkctl_here("-z", server.plain + chroot, "znode", "tree", "/config")
+        assert tree.exit_code == 0, tree.stderr
+        assert tree.stderr.count("NO_AUTH for /config/users") == 1
         elected = zkctl_here(*elect, ZKCTL_ZOOKEEPER_AUTH=f"sasl:kafka:{USERS['kafka']}")
         assert elected.exit_code == 0, elected.stderr
         refused = zkctl_here(*elect, ZKCTL_ZOOKEEPER_AUTH="sasl:kafka:guessed")

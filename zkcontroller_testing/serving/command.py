@@ -41,10 +41,14 @@ class ServeOptions(NamedTuple):
 def serve(options: ServeOptions, announce: Callable[[str, int], None]) -> None:
     """Serves until a signal or the end of stdin; calls ``announce`` with its URL and port.
 
-    ConfigInvalid: the server cannot listen at the address.
+    ConfigInvalid: the server cannot listen at the address, or make the folder for artefacts.
     """
     root = options.artefacts or Path(tempfile.mkdtemp(prefix="zkctl-serve-"))
-    root.mkdir(parents=True, exist_ok=True)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        allowed = f"a folder that can be made ({error.strerror})"
+        raise ConfigInvalid("--artefacts", str(root), allowed) from error
     clusters = ServedClusters(root.absolute(), options.most_clusters)
     ending = threading.Event()
     before = {each: signal.signal(each, lambda *_: ending.set()) for each in _SIGNALS}

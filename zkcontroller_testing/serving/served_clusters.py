@@ -58,7 +58,9 @@ class Numbered(Generic[T]):
     def check_room(self) -> None:
         """Raises ApiRefusal ``too_many`` at the limit."""
         if len(self._kept) >= self._most:
-            raise refusal("too_many", f"there are {self._most} of kind {self._kind} already")
+            raise refusal(
+                "too_many", f"no room for another {self._kind}: the limit is {self._most}"
+            )
 
     def get(self, number: int) -> T:
         """The object with this number; ApiRefusal ``not_found`` if there is none."""

@@ -374,11 +374,25 @@ def test_a_name_that_no_znode_can_have_is_refused(cluster: Zkctl, name: str) -> 
     assert f"no room for a resource called {name!r}" in result.stderr
 
 
-@pytest.mark.parametrize("set_acl", [True, False])
-def test_new_znodes_are_protected_if_it_is_said(
-    cluster: Zkctl, writable: list[ZooKeeperConfig], set_acl: bool
+@pytest.mark.parametrize(
+    ("words", "credentials", "set_acl"),
+    [
+        ((), "", False),
+        (("--set-acl",), "", True),
+        ((), "sasl:kafka:secret", True),
+        (("--no-set-acl",), "sasl:kafka:secret", False),
+    ],
+)
+def test_new_znodes_are_protected_with_credentials_or_if_it_is_said(
+    cluster: Zkctl,
+    writable: list[ZooKeeperConfig],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    credentials: str,
+    set_acl: bool,
 ) -> None:
-    words = ("--set-acl",) if set_acl else ()
+    """As Kafka's ``kafka-acls`` does, whose default is whether it logs in at ZooKeeper."""
+    monkeypatch.setenv("ZKCTL_ZOOKEEPER_AUTH", credentials)
 
     assert cluster("acl", "add", *CAROL, "orders", *words, *PAST).exit_code == 0
     # The other sessions only read, so they need no ACL for what they create.

@@ -61,6 +61,7 @@ class Cluster:
         self.longest_answers_ms: dict[int, int] = {}
         self.named: str | None = None
         self.controller = ControllerZnode(1, 1)
+        self.registration_ages_s = {1: 100.0, 2: 100.0}
         self.reading: Any = None
         monkeypatch.setattr(brokers, "connected", self._connected)
         monkeypatch.setattr(controllers, "connected", self._connected)
@@ -145,7 +146,7 @@ class Cluster:
         }
         reading.longest_answers_ms = self.longest_answers_ms
         reading.silences = self.silences
-        reading.registration_ages_s = {1: 100.0, 2: 100.0}
+        reading.registration_ages_s = dict(self.registration_ages_s)
         state = PartitionStateZnode(1, 4, self.isr, 7)
         reading.topics = self.topics
         reading.at_ms = 25_000
@@ -389,6 +390,15 @@ def test_a_broker_that_knows_no_broker_at_all_was_never_addressed(cluster: Clust
     assert cluster.findings() == {
         "B04": ["/brokers/ids/2: epoch 1, 100 s old; its Metadata names no broker at all"]
     }
+    assert "B04" not in cluster.reading.notes
+
+
+def test_a_broker_that_has_just_registered_and_knows_no_broker_is_noted(cluster: Cluster) -> None:
+    cluster.metadata[2] = metadata_of(known=())
+    cluster.registration_ages_s[2] = 1.0
+
+    assert "B04" not in cluster.findings()
+    assert "broker 2 has just registered" in cluster.reading.notes["B04"]
 
 
 @pytest.mark.parametrize(

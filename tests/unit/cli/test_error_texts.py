@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from kio.schema.errors import ErrorCode
 
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from tests.support.code_texts import text_of, texts
@@ -173,3 +174,13 @@ def test_every_command_that_a_text_names_exists() -> None:
     ]
 
     assert gone == []
+
+
+def test_a_used_up_mutation_quota_is_named_with_the_next_step() -> None:
+    requests = import_module("zkcontroller_cli.wire.requests")
+
+    with pytest.raises(errors.Refused) as refused:
+        requests.raise_for_code("topic orders", ErrorCode.throttling_quota_exceeded)
+
+    assert "controller_mutation_rate is used up for now: try again" in str(refused.value)
+    assert "(THROTTLING_QUOTA_EXCEEDED)" in str(refused.value)

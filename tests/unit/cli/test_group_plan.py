@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.cli_world import zkctl_here
+
 plan: Any = import_module("zkcontroller_cli.coordinators.group_plan")
 lags: Any = import_module("zkcontroller_cli.coordinators.group_lag")
 groups: Any = import_module("zkcontroller_cli.wire.groups")
@@ -227,3 +229,33 @@ def test_an_assignment_is_read_in_any_version_and_refused_when_it_is_cut_off() -
     assert groups.assignment_in(assignment) == (ORDERS, OTHER)
     assert groups.assignment_in(b"") == ()
     assert all(groups.assignment_in(assignment[:size]) is None for size in range(1, 28))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "ends_with"),
+    [
+        ("GROUP_AUTHORIZATION_FAILED", "group authorization failed", "are still there"),
+        ("NON_EMPTY_GROUP", "non empty group", "see who uses them (zkctl group members billing)"),
+    ],
+)
+def test_members_are_only_looked_for_where_they_keep_a_group_from_being_deleted(
+    error: str, reason: str, ends_with: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = coordinators.CoordinatorBroker(1, wire.BrokerAddress("127.0.0.1", 9092))
+    view = groups.GroupView("billing", "Empty", "consumer", "", coordinator, (), {ORDERS: 5})
+
+    async def described(*_: Any, **__: Any) -> Any:
+        return [view]
+
+    async def refused(*_: Any, **__: Any) -> Any:
+        return {"billing": (error, reason)}
+
+    monkeypatch.setattr(groups, "describe_groups", described)
+    monkeypatch.setattr(groups, "delete_groups", refused)
+    target = import_module("zkcontroller_cli.wire.target")
+    monkeypatch.setattr(target, "brokers_to_change", lambda _: None)
+
+    answer = zkctl_here("-b", "127.0.0.1:1", "group", "delete", "billing", "--yes")
+
+    assert answer.exit_code == 5
+    assert answer.stderr.rstrip().endswith(ends_with)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -18,6 +19,11 @@ ZKCTL = (sys.executable, "-m", "zkcontroller_cli", "lab")
 def lab(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [*ZKCTL, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def steps(recording: Path) -> list[Any]:
+    found: list[Any] = orjson.loads(recording.read_bytes())["steps"]
+    return found
 
 
 def test_a_run_is_written_as_a_page_a_test_and_a_recording(tmp_path: Path) -> None:
@@ -35,6 +41,15 @@ def test_a_run_is_written_as_a_page_a_test_and_a_recording(tmp_path: Path) -> No
     assert f"wrote {page}: {len(written['steps'])} steps" in ended.stderr
     assert '"kill 2@400"' in test.read_text()
     assert page.read_text().startswith("<!doctype html>")
+
+
+def test_simulated_brokers_log_nothing_to_the_terminal(tmp_path: Path) -> None:
+    """In this run broker 1 and broker 2 wait for the sessions of their predecessors."""
+    recording = tmp_path / "run.json"
+
+    ended = lab("--seed", 7, "--json", recording)
+
+    assert ended.stderr.splitlines() == [f"wrote {recording}: {len(steps(recording))} steps"]
 
 
 def test_the_page_is_served_until_it_is_interrupted() -> None:

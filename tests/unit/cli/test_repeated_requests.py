@@ -207,3 +207,33 @@ def test_a_controller_that_has_moved_is_looked_for_again(change: Change) -> None
 def test_a_change_whose_answer_never_came_is_not_said_to_have_failed() -> None:
     with pytest.raises(errors.TimedOut, match="whether an earlier try did it is not known, for"):
         asyncio.run(asked(CHANGES[0], hangs_up_at=CHANGES[0].api_key, is_gone_then=True))
+
+
+async def test_a_list_of_credentials_that_kafka_never_answers_names_the_right_that_may_lack() -> (
+    None
+):
+    """Kafka 3.9.1 meets a NullPointerException while it refuses the list of all users."""
+    has_ended = asyncio.Event()
+
+    async def answer(key: int, _: int, __: Any) -> ResponsePayload | object:
+        if key != ApiKey.API_VERSIONS:
+            await has_ended.wait()
+            return HANG_UP
+        known = (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0), (ApiKey.API_VERSIONS, 0)
+        return ApiVersionsResponse(
+            error_code=ErrorCode.none,
+            api_keys=tuple(
+                ApiVersion(api_key=i16(each), min_version=i16(0), max_version=i16(most))
+                for each, most in known
+            ),
+        )
+
+    peer = WirePeer(answer)
+    await peer.listen()
+    try:
+        bootstrap = options.Bootstrap(f"127.0.0.1:{peer.port}", PLAINTEXT)
+        with pytest.raises(errors.TimedOut, match="without Describe on the cluster"):
+            await scram.describe_credentials(bootstrap, requests.Deadline(0.1))
+    finally:
+        has_ended.set()
+        await peer.close()

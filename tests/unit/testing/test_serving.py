@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scripts import list_routes
+from tests.support.cli_world import zkctl_here
 from tests.support.json_bodies import bodies
 from zkcontroller_testing.cluster import KafkaCluster
 from zkcontroller_testing.holds import HoldPoint
@@ -337,6 +338,15 @@ def test_without_its_extra_the_verb_says_which_one_it_needs() -> None:
 
     assert done.returncode == 5
     assert "zkctl serve needs msgspec: pip install 'zkcontroller[serve]'" in done.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_a_matter_of_usage(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    answer = zkctl_here("serve", "--artefacts", str(tmp_path / "file" / "kafka"))
+
+    assert (answer.exit_code, answer.stdout) == (2, ""), answer.stderr
+    assert "for --artefacts: a folder that can be made (Not a directory)" in answer.stderr
 
 
 def test_one_connection_carries_many_requests(server: KitHttpServer) -> None:

@@ -97,7 +97,7 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"security.protocol": "TLS"}, "security.protocol", "SASL_SSL"),
     ({"security.protocol": "SASL_PLAINTEXT"}, "sasl.mechanism", "SCRAM-SHA-512"),
     (SASL | {"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism", "SCRAM-SHA-512"),
-    (SASL, "sasl.jaas.config", "login module"),
+    (SASL, "sasl.jaas.config", "is missing: expected the login module"),
     (SASL | {"sasl.jaas.config": "x"}, "sasl.jaas.config", "semicolon"),
     (SASL | {"sasl.jaas.config": f'{SCRAM} username="a" password="secret";'}, "jaas", "Plain"),
     (SASL | {"sasl.jaas.config": f'{PLAIN} username="a";'}, "sasl.jaas.config", "password"),
@@ -194,6 +194,29 @@ def test_nothing_but_a_clear_refusal_comes_of_any_text(properties: dict[str, str
     with contextlib.suppress(ConfigInvalid):
         protocol = client_security_of(properties).protocol
         assert protocol == properties.get("security.protocol", "PLAINTEXT").upper()
+
+
+async def test_a_login_in_the_clear_at_kafkas_tls_is_refused_with_the_key_to_look_at(
+    zkctl: Zkctl, tmp_path: Path
+) -> None:
+    """Kafka answers with a TLS alert, whose first bytes read as a length."""
+
+    async def alert(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(bytes.fromhex("15030300020250"))
+        await writer.drain()
+        writer.close()
+
+    file = tmp_path / "client.properties"
+    module = f'{PLAIN} username="alice" password="secret";'
+    file.write_text(format_properties({**SASL, "sasl.jaas.config": module}))
+    async with await asyncio.start_server(alert, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        words = ("-b", f"127.0.0.1:{port}", "--command-config", str(file), "topic", "list")
+        answer = await asyncio.to_thread(zkctl, *words)
+
+    assert answer.exit_code == 3
+    assert "is security.protocol=SASL_PLAINTEXT right for this listener?" in answer.stderr
 
 
 async def test_a_quorum_behind_tls_is_described(zkctl: Zkctl, tmp_path: Path) -> None:

@@ -177,6 +177,18 @@ def test_jks_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> Non
         load_trust_store(TrustStoreSettings(location=str(jks)))
 
 
+def test_a_pem_file_without_its_type_is_refused_with_the_type_that_it_needs(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "authority.pem"
+    file.write_text(TRUSTED)
+
+    with pytest.raises(ConfigInvalid, match=r"this one needs p\.ssl\.truststore\.type=PEM"):
+        load_trust_store(TrustStoreSettings("p.", location=str(file)))
+    with pytest.raises(ConfigInvalid, match=r"this one needs ssl\.keystore\.type=PEM"):
+        load_key_store(KeyStoreSettings(location=str(file), password="s3cret"))
+
+
 @pytest.mark.parametrize(
     ("settings", "key", "allowed"),
     [
