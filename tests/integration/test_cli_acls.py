@@ -255,7 +255,7 @@ def test_a_token_lives_its_life_at_both_brokers(
 
 
 def test_a_renewal_that_shortens_the_life_of_a_token_is_announced_as_such(
-    as_user: Callable[..., Answer],
+    as_user: Callable[..., CommandResult],
 ) -> None:
     made = as_user("alice", "token", "create", "--max-lifetime", "600000", "--yes")
     named = ("--dry-run", "--", made.json["token_id"])

@@ -169,11 +169,11 @@ def test_a_topic_that_a_client_may_not_see_is_no_empty_topic(
     properties = over_tls(certificates) | login("SCRAM-SHA-512", "alice", USERS["alice"])
     file = written(tmp_path, properties)
 
-    answer = zkctl_here("-b", address(cluster, 1, "CLOSED"), "--command-config", file, *words)
+    result = zkctl_here("-b", address(cluster, 1, "CLOSED"), "--command-config", file, *words)
 
-    assert answer.exit_code == REFUSED, answer.stdout
-    assert answer.stdout == ""
-    assert "may not see topic orders, that takes Describe on it" in answer.stderr
+    assert result.exit_code == REFUSED, result.stdout
+    assert result.stdout == ""
+    assert "may not see topic orders, that takes Describe on it" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -203,12 +203,12 @@ def test_an_empty_list_may_be_one_of_things_that_the_client_may_not_see(
     properties = over_tls(certificates) | login("SCRAM-SHA-512", "bob", "bob-secret")
     file = written(tmp_path, properties)
 
-    answer = zkctl_here(
+    result = zkctl_here(
         "-b", address(cluster, 1, "CLOSED"), "--command-config", file, "-o", "json", *words
     )
 
-    assert (answer.exit_code, answer.json) == (0, []), answer.stderr
-    assert f"no {things}: there are none, or this user may describe none" in answer.stderr
+    assert (result.exit_code, result.json) == (0, []), result.stderr
+    assert f"no {things}: there are none, or this user may describe none" in result.stderr
 
 
 @pytest.mark.parametrize("kind", ["PEM file", "PEM text", "PKCS12"])

@@ -255,7 +255,7 @@ def test_members_are_only_looked_for_where_they_keep_a_group_from_being_deleted(
     target = import_module("zkcontroller_cli.wire.target")
     monkeypatch.setattr(target, "brokers_to_change", lambda _: None)
 
-    answer = zkctl_here("-b", "127.0.0.1:1", "group", "delete", "billing", "--yes")
+    result = zkctl_here("-b", "127.0.0.1:1", "group", "delete", "billing", "--yes")
 
-    assert answer.exit_code == 5
-    assert answer.stderr.rstrip().endswith(ends_with)
+    assert result.exit_code == 5
+    assert result.stderr.rstrip().endswith(ends_with)

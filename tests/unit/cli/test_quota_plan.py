@@ -173,10 +173,10 @@ def test_what_is_no_quota_is_refused(text: str, type_name: str) -> None:
 def test_a_quota_of_a_host_name_has_no_effect_at_our_brokers_and_that_is_said(
     zkctl: Zkctl, name: str, is_said: bool
 ) -> None:
-    answer = zkctl("quota", "set", "--ip", name, "connection_creation_rate=5", "--yes", *NOWHERE)
+    result = zkctl("quota", "set", "--ip", name, "connection_creation_rate=5", "--yes", *NOWHERE)
 
-    assert answer.exit_code == 3
-    assert (f"note: {name} is no IP address" in answer.stderr) is is_said
+    assert result.exit_code == 3
+    assert (f"note: {name} is no IP address" in result.stderr) is is_said
 
 
 @pytest.mark.parametrize(

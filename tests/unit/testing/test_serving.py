@@ -343,10 +343,10 @@ def test_without_its_extra_the_verb_says_which_one_it_needs() -> None:
 def test_a_folder_that_cannot_be_made_is_a_matter_of_usage(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    answer = zkctl_here("serve", "--artefacts", str(tmp_path / "file" / "kafka"))
+    result = zkctl_here("serve", "--artefacts", str(tmp_path / "file" / "kafka"))
 
-    assert (answer.exit_code, answer.stdout) == (2, ""), answer.stderr
-    assert "for --artefacts: a folder that can be made (Not a directory)" in answer.stderr
+    assert (result.exit_code, result.stdout) == (2, ""), result.stderr
+    assert "for --artefacts: a folder that can be made (Not a directory)" in result.stderr
 
 
 def test_one_connection_carries_many_requests(server: KitHttpServer) -> None:

@@ -213,10 +213,10 @@ async def test_a_login_in_the_clear_at_kafkas_tls_is_refused_with_the_key_to_loo
     async with await asyncio.start_server(alert, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         words = ("-b", f"127.0.0.1:{port}", "--command-config", str(file), "topic", "list")
-        answer = await asyncio.to_thread(zkctl, *words)
+        response = await asyncio.to_thread(zkctl, *words)
 
-    assert answer.exit_code == 3
-    assert "is security.protocol=SASL_PLAINTEXT right for this listener?" in answer.stderr
+    assert response.exit_code == 3
+    assert "is security.protocol=SASL_PLAINTEXT right for this listener?" in response.stderr
 
 
 async def test_a_quorum_behind_tls_is_described(zkctl: Zkctl, tmp_path: Path) -> None:
