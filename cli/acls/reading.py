@@ -164,7 +164,7 @@ def _one(
     values = {name: configs.get(key, default) for name, configs in found.items()}
     hiding = [name for name, value in values.items() if value is None]
     if hiding:
-        reasons[key] = f"brokers {', '.join(hiding)} hide its value"
+        reasons[key] = f"its value is hidden by broker {' and broker '.join(hiding)}"
         return None
     if len(set(values.values())) != 1:
         reasons[key] = f"brokers {', '.join(values)} have different values"

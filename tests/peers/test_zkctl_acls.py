@@ -347,7 +347,7 @@ def test_what_the_broker_hides_of_its_super_users_is_said(real: GuardedCluster) 
     hidden = real.run("-b", real.bootstrap(BROKER), *asked)
     named = real.run("-b", real.bootstrap(BROKER), *asked, "--super-user", "User:admin")
 
-    assert "super.users is not known: brokers 1 hide its value" in hidden.stderr
+    assert "super.users is not known: its value is hidden by broker 1" in hidden.stderr
     assert hidden.json["is_super_user"] is None
     assert named.json["because"] == "super_user"
 

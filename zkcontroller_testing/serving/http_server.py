@@ -147,8 +147,9 @@ class _KitRequestHandler(BaseHTTPRequestHandler):
             if host is not None and not _is_ours(host, self._kit.host):
                 raise refusal("cross_site", f"the Host {host[:100]!r} is not this machine")
             return
-        given = self.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        if not hmac.compare_digest(given.encode(), self._kit.token.encode()):
+        scheme, _, given = self.headers.get("Authorization", "").partition(" ")
+        is_right = hmac.compare_digest(given.strip().encode(), self._kit.token.encode())
+        if scheme.lower() != "bearer" or not is_right:
             raise refusal("unauthorized", "Authorization: Bearer TOKEN is missing or wrong")
 
     def _route(self, path: str) -> tuple[ApiRoute, dict[str, str]]:

@@ -364,13 +364,21 @@ def test_one_connection_carries_many_requests(server: KitHttpServer) -> None:
 
 def test_a_token_is_wanted_once_there_is_one(tmp_path: Path) -> None:
     for server in serving(tmp_path, "secret"):
-        for given_token in ("", "Bearer", "Bearer secre", "Bearer secret2", "Basic secret"):
+        for given_token in (
+            "",
+            "Bearer",
+            "Bearer secre",
+            "Bearer secret2",
+            "Basic secret",
+            "secret",
+        ):
             headers = {"Authorization": given_token}
             response = ask(server, "GET", "/", headers=headers)
             assert (response.status, response.body["error"]) == (401, "unauthorized")
             assert response.headers["WWW-Authenticate"] == "Bearer"
         right = {"Authorization": "Bearer secret"}
-        assert ask(server, "GET", "/", headers=right).status == 200
+        for headers in (right, {"Authorization": "bearer secret"}):
+            assert ask(server, "GET", "/", headers=headers).status == 200
         # A page cannot have the token; one that had it would still be refused.
         assert ask(server, "GET", "/", headers={**right, "Origin": "http://a"}).status == 403
 
