@@ -238,14 +238,12 @@ async def _hanging_rows(
     broker_id: int | None,
     max_age_min: float,
 ) -> list[dict[str, Any]]:
-    from zkcontroller_cli.wire.requests import metadata, say_what_is_hidden
-    from zkcontroller_cli.wire.topics import refuse_hidden_topics
+    from zkcontroller_cli.wire.requests import say_what_is_hidden, visible_metadata
     from zkcontroller_cli.wire.transactions import describe_transactions, list_transactions
 
     is_narrowed = bool(topics or partitions)
     names = sorted({*topics, *(each.topic for each in partitions)}) if is_narrowed else None
-    known = await metadata(bootstrap, deadline, names)
-    refuse_hidden_topics(known)
+    known = await visible_metadata(bootstrap, deadline, names)
     if not known.topics:
         say_what_is_hidden(bootstrap, "topics")
     wanted = _partitions_of(known, topics if is_narrowed else None, partitions, broker_id)
@@ -318,9 +316,8 @@ def abort(
     Examples:
       zkctl txn abort orders-0 --start-offset 1234 --dry-run
     """
-    from zkcontroller_cli.wire.requests import Deadline, metadata, run
+    from zkcontroller_cli.wire.requests import Deadline, run, visible_metadata
     from zkcontroller_cli.wire.target import brokers_to_change
-    from zkcontroller_cli.wire.topics import refuse_hidden_topics
     from zkcontroller_cli.wire.transactions import write_abort_marker
 
     where = parse_partition(partition)
@@ -337,8 +334,7 @@ def abort(
         given.can_be_asked(question, yes=yes)
     deadline = Deadline(given.deadline_s)
     bootstrap = brokers_to_change(given)
-    known = run(metadata(bootstrap, deadline, [where.topic]))
-    refuse_hidden_topics(known)
+    known = run(visible_metadata(bootstrap, deadline, [where.topic]))
     state = run(_producer_to_end(bootstrap, deadline, known, where, start_offset, producer_id))
     if state is not None and start_offset is not None:
         epochs = (state.producer_id, state.producer_epoch, state.coordinator_epoch)
@@ -459,13 +455,11 @@ async def _producers_of(
     known: MetadataResponse | None = None,
 ) -> list[Producer]:
     """The producers of those partitions; Refused if the broker refuses one of the partitions."""
-    from zkcontroller_cli.wire.requests import metadata
-    from zkcontroller_cli.wire.topics import refuse_hidden_topics
+    from zkcontroller_cli.wire.requests import visible_metadata
     from zkcontroller_cli.wire.transactions import describe_producers
 
     if known is None:
-        known = await metadata(bootstrap, deadline, sorted({each.topic for each in wanted}))
-        refuse_hidden_topics(known)
+        known = await visible_metadata(bootstrap, deadline, sorted({each.topic for each in wanted}))
     described = await describe_producers(bootstrap, deadline, known, wanted, broker_id)
     for (topic, partition), answer in described.items():
         if isinstance(answer, str):

@@ -248,14 +248,12 @@ async def _plan(
     offsets: Mapping[NamedPartition, int] | None,
 ) -> list[PlannedReset]:
     from zkcontroller_cli.wire.logs import EARLIEST, LATEST, leaders_in, offsets_at
-    from zkcontroller_cli.wire.requests import metadata
-    from zkcontroller_cli.wire.topics import refuse_hidden_topics
+    from zkcontroller_cli.wire.requests import visible_metadata
 
     topics = {scope.topic for scope in scopes}
     if not scopes:
         topics = {each.topic for each in offsets or view.committed}
-    known = await metadata(bootstrap, deadline, sorted(topics))
-    refuse_hidden_topics(known)
+    known = await visible_metadata(bootstrap, deadline, sorted(topics))
     if offsets is not None:
         wanted = dict(offsets)
     else:

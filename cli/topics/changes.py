@@ -368,11 +368,10 @@ async def chosen_on_brokers(
 
     Refused as well if this user may not see one that is named.
     """
-    from zkcontroller_cli.wire.requests import metadata
-    from zkcontroller_cli.wire.topics import refuse_hidden_topics, topics_from_metadata
+    from zkcontroller_cli.wire.requests import visible_metadata
+    from zkcontroller_cli.wire.topics import topics_from_metadata
 
-    known = await metadata(bootstrap, deadline, chosen.exact)
-    refuse_hidden_topics(known)
+    known = await visible_metadata(bootstrap, deadline, chosen.exact)
     rows = topics_from_metadata(known)
     by_name = {str(row["topic"]): row for row in rows}
     return [by_name[name] for name in chosen.among(by_name, is_missing_refused=not if_exists)]

@@ -135,15 +135,13 @@ async def _wanted(
     from kio.schema.errors import ErrorCode
 
     from zkcontroller_cli.wire.logs import leaders_in
-    from zkcontroller_cli.wire.requests import error_text, metadata
-    from zkcontroller_cli.wire.topics import refuse_hidden_topics
+    from zkcontroller_cli.wire.requests import error_text, visible_metadata
 
     ids = None if partitions is None else parse_partition_ids(partitions)
     rules = (
         None if rules_text is None else parse_partition_rules(rules_text, is_regex=chosen.is_regex)
     )
-    known = await metadata(bootstrap, deadline, chosen.exact)
-    refuse_hidden_topics(known)
+    known = await visible_metadata(bootstrap, deadline, chosen.exact)
     for topic in known.topics:
         if topic.error_code is ErrorCode.invalid_topic_exception:
             raise Refused(

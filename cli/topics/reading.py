@@ -64,11 +64,10 @@ def _from_zookeeper(
 
 
 def _from_brokers(given: Settings, chosen: ChosenTopics, *, is_missing_refused: bool) -> TopicsRead:
-    from zkcontroller_cli.wire.requests import Deadline, metadata, run, say_what_is_hidden
-    from zkcontroller_cli.wire.topics import refuse_hidden_topics, topics_from_metadata
+    from zkcontroller_cli.wire.requests import Deadline, run, say_what_is_hidden, visible_metadata
+    from zkcontroller_cli.wire.topics import topics_from_metadata
 
-    answer = run(metadata(given.bootstrap(), Deadline(given.deadline_s), chosen.exact))
-    refuse_hidden_topics(answer)
+    answer = run(visible_metadata(given.bootstrap(), Deadline(given.deadline_s), chosen.exact))
     if not answer.topics:
         say_what_is_hidden(given.bootstrap(), "topics")
     live = frozenset(int(broker.node_id) for broker in answer.brokers)

@@ -75,9 +75,8 @@ def delete_records(targets: tuple[str, ...], file: Path | None, dry_run: bool, y
       zkctl topic delete-records orders-0:1000 orders-1:-1 --dry-run
       zkctl topic delete-records --file offsets.json
     """
-    from zkcontroller_cli.wire.requests import Deadline, metadata, run
+    from zkcontroller_cli.wire.requests import Deadline, run, visible_metadata
     from zkcontroller_cli.wire.target import brokers_to_change
-    from zkcontroller_cli.wire.topics import refuse_hidden_topics
 
     wanted = _targets(targets, file)
     given = settings()
@@ -86,8 +85,7 @@ def delete_records(targets: tuple[str, ...], file: Path | None, dry_run: bool, y
         given.can_be_asked(question, yes=yes)
     bootstrap = brokers_to_change(given)
     deadline = Deadline(given.deadline_s)
-    known = run(metadata(bootstrap, deadline, sorted({each.topic for each in wanted})))
-    refuse_hidden_topics(known)
+    known = run(visible_metadata(bootstrap, deadline, sorted({each.topic for each in wanted})))
     plan = run(_plan(bootstrap, deadline, known, wanted))
     if dry_run:
         given.renderer.rows([each._asdict() for each in plan], _PLAN)

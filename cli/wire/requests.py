@@ -257,6 +257,23 @@ async def metadata(
         return await ask_metadata(connection, topics)
 
 
+async def visible_metadata(
+    bootstrap: Bootstrap, deadline: Deadline, topics: Sequence[str] | None = None
+) -> MetadataResponse:
+    """Metadata of these topics; Refused if this user may not describe one that is named.
+
+    Its row in the response has no partitions, which must not read as an empty topic.
+    """
+    response = await metadata(bootstrap, deadline, topics)
+    for topic in response.topics:
+        if topic.error_code is ErrorCode.topic_authorization_failed:
+            raise Refused(
+                f"this user may not see topic {topic.name}, that takes Describe on it "
+                "(TOPIC_AUTHORIZATION_FAILED)"
+            )
+    return response
+
+
 async def ask_controller(
     bootstrap: Bootstrap,
     deadline: Deadline,

@@ -15,7 +15,7 @@ from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponseT
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i16, i32
 
-from zkcontroller_cli.console.errors import BadUsage, Refused
+from zkcontroller_cli.console.errors import BadUsage
 from zkcontroller_cli.znodes.topics import topic_id_text
 
 _DEFAULT: Final = -1
@@ -53,19 +53,6 @@ def parse_assignment(text: str) -> tuple[CreatableReplicaAssignment, ...]:
             )
         )
     return tuple(assignments)
-
-
-def refuse_hidden_topics(response: MetadataResponse) -> None:
-    """Refused if a topic that was asked for by name may not be described by this user.
-
-    Its row in the response has no partitions, which must not read as an empty topic.
-    """
-    for topic in response.topics:
-        if topic.error_code is ErrorCode.topic_authorization_failed:
-            raise Refused(
-                f"this user may not see topic {topic.name}, that takes Describe on it "
-                "(TOPIC_AUTHORIZATION_FAILED)"
-            )
 
 
 def topics_from_metadata(response: MetadataResponse) -> list[dict[str, Any]]:
