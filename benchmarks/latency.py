@@ -94,9 +94,9 @@ class Side:
         assert self._client.stdin is not None
         assert self._client.stdout is not None
         print(line, file=self._client.stdin, flush=True)
-        answer = self._client.stdout.readline()
-        assert answer, f"{self.name}: the client has ended"
-        return [int(us) / 1000 for us in answer.split()]
+        response = self._client.stdout.readline()
+        assert response, f"{self.name}: the client has ended"
+        return [int(us) / 1000 for us in response.split()]
 
 
 def _percentiles(what: str, ms: Sequence[float], wanted: Sequence[int]) -> Round:

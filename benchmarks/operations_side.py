@@ -190,12 +190,12 @@ class OperationsSide:
 
         def shut_down() -> tuple[int, int]:
             began_ns = time.monotonic_ns()
-            answer = self._ask(request)
-            assert isinstance(answer, ControlledShutdownResponse)
-            if answer.error_code is not ErrorCode.none or answer.remaining_partitions:
+            response = self._ask(request)
+            assert isinstance(response, ControlledShutdownResponse)
+            if response.error_code is not ErrorCode.none or response.remaining_partitions:
                 raise OperationFailedError(
-                    f"{self.name}: {answer.error_code.name}, "
-                    f"{len(answer.remaining_partitions)} partitions remain"
+                    f"{self.name}: {response.error_code.name}, "
+                    f"{len(response.remaining_partitions)} partitions remain"
                 )
             return began_ns, time.monotonic_ns()
 
@@ -224,11 +224,11 @@ class OperationsSide:
 
         def move() -> int:
             began_ns = time.monotonic_ns()
-            answer = self._ask(request)
-            assert isinstance(answer, AlterPartitionReassignmentsResponse)
-            codes = {each.error_code for topic in answer.responses for each in topic.partitions}
-            if {answer.error_code, *codes} != {ErrorCode.none}:
-                raise OperationFailedError(f"{self.name}: {answer.error_code.name} {codes}")
+            response = self._ask(request)
+            assert isinstance(response, AlterPartitionReassignmentsResponse)
+            codes = {each.error_code for topic in response.responses for each in topic.partitions}
+            if {response.error_code, *codes} != {ErrorCode.none}:
+                raise OperationFailedError(f"{self.name}: {response.error_code.name} {codes}")
             return began_ns
 
         return self._measure(move, brokers=0)

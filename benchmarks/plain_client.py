@@ -84,11 +84,11 @@ class PlainClient:
         (size,) = _SIZE.unpack(self._receive(_SIZE.size))
         answered = self._receive(size)
         took_ms = (time.perf_counter() - began) * 1000
-        answer = read_response(api_key, version, answered, _CORRELATION_BYTES)
-        for code in _errors(answer):
+        response = read_response(api_key, version, answered, _CORRELATION_BYTES)
+        for code in _errors(response):
             if code is not ErrorCode.none:
                 raise RefusedError(request, code)
-        return answer, took_ms
+        return response, took_ms
 
     def _receive(self, size: int) -> bytes:
         parts = bytearray(size)
@@ -203,10 +203,10 @@ def list_groups() -> ListGroupsRequest:
     return ListGroupsRequest()
 
 
-def _errors(answer: Any) -> list[ErrorCode]:
+def _errors(response: Any) -> list[ErrorCode]:
     """Every error code of an answer, however deep."""
     found: list[ErrorCode] = []
-    waiting = [answer]
+    waiting = [response]
     while waiting:
         each = waiting.pop()
         if isinstance(each, tuple):

@@ -70,16 +70,16 @@ class Watch:
             ApiKey.DESCRIBE_QUORUM, _VERSION, (write_request(DescribeQuorumRequest(), _VERSION),)
         )
         self.longest_s = max(self.longest_s, time.monotonic() - began_s)
-        answer = read_response(ApiKey.DESCRIBE_QUORUM, _VERSION, body)
-        assert isinstance(answer, DescribeQuorumResponse)
-        return answer
+        response = read_response(ApiKey.DESCRIBE_QUORUM, _VERSION, body)
+        assert isinstance(response, DescribeQuorumResponse)
+        return response
 
     async def until_committed(self, offset: int) -> DescribeQuorumResponse:
         """Waits until everything below is."""
         async with asyncio.timeout(PATIENCE_S):
-            while (answer := await self.described()).high_watermark < offset:
+            while (response := await self.described()).high_watermark < offset:
                 await asyncio.sleep(PROBE_S)
-        return answer
+        return response
 
 
 async def measure(port: int, topics: int) -> Measured:

@@ -187,11 +187,11 @@ class FrameReceiver(asyncio.BufferedProtocol):
         frame = self._buffer
         self._expect(4, is_length=True)
         try:
-            answer = self._recorder.take(self._broker_id, frame, at_ns)
+            response = self._recorder.take(self._broker_id, frame, at_ns)
         except UnexpectedRequestError as unexpected:
             self._refuse(str(unexpected))
             return
-        self._transport.write(answer)
+        self._transport.write(response)
 
     def _refuse(self, what: str) -> None:
         self._recorder.refused.append(f"broker {self._broker_id}: {what}")

@@ -75,5 +75,5 @@ class StubBrokers:
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the stub brokers ended with code {self._process.wait(10)}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        response: dict[str, Any] = json.loads(line)
+        return response

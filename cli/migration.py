@@ -46,8 +46,8 @@ def check() -> int:
         registered = read_registrations(zookeeper)
     if not registered:
         raise NotChecked("no broker is registered: a migration begins with brokers that run")
-    answers = run(read_brokers(registered, given.security, min(ANSWER_S, given.deadline_s)))
-    found = obstacles_of(saved, answers)
+    responses = run(read_brokers(registered, given.security, min(ANSWER_S, given.deadline_s)))
+    found = obstacles_of(saved, responses)
     given.renderer.rows([each.row() for each in found], _LAYOUT)
     ids = ", ".join(str(each.broker.broker_id) for each in registered)
     cluster_id = saved.header.cluster_id

@@ -461,10 +461,15 @@ async def _producers_of(
     if known is None:
         known = await visible_metadata(bootstrap, deadline, sorted({each.topic for each in wanted}))
     described = await describe_producers(bootstrap, deadline, known, wanted, broker_id)
-    for (topic, partition), answer in described.items():
-        if isinstance(answer, str):
-            raise Refused(f"{topic}-{partition}: its producers are not known: {answer}")
-    return [each for answer in described.values() if not isinstance(answer, str) for each in answer]
+    for (topic, partition), response in described.items():
+        if isinstance(response, str):
+            raise Refused(f"{topic}-{partition}: its producers are not known: {response}")
+    return [
+        each
+        for response in described.values()
+        if not isinstance(response, str)
+        for each in response
+    ]
 
 
 def _now_ms() -> int:

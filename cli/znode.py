@@ -59,9 +59,9 @@ def ls(path: str, with_stat: bool) -> None:
     if with_stat:
         # A znode that was deleted between the two reads is not listed.
         rows = [
-            {**row, **_stat(answer)}
-            for row, answer in zip(rows, stats, strict=True)
-            if isinstance(answer, tuple)
+            {**row, **_stat(result)}
+            for row, result in zip(rows, stats, strict=True)
+            if isinstance(result, tuple)
         ]
     keys = ("path", *(_STAT_KEYS if with_stat else ()))
     columns = ("path", "zk_version", "num_children", "data_length", "ephemeral_owner", "mtime_ms")
@@ -144,14 +144,14 @@ def _walk(zookeeper: ZooKeeper, root: str, depth: int | None) -> list[str]:
     return found
 
 
-def _readable(path: str, answer: T | ZkCode) -> T | None:
+def _readable(path: str, result: T | ZkCode) -> T | None:
     """The result; None if the znode is missing, or after a warning if ZooKeeper refuses it."""
     from kafka_common.errors import ZooKeeperRefused
     from zkcontroller.zookeeper.results import optional
     from zkcontroller_cli.console.options import say
 
     try:
-        return optional(path, answer)
+        return optional(path, result)
     except ZooKeeperRefused as refused:
         say(f"warning: {refused}: not shown")
         return None

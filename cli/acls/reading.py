@@ -76,10 +76,10 @@ def _from_zookeeper(given: Settings) -> list[AclBinding]:
                 if kind is ResourceType.UNKNOWN:
                     say(f"warning: {root}/{name} is of no known type of resource: left out")
             paths = [f"{root}/{name}" for name, _ in known]
-            for (_, kind), path, answer in zip(
+            for (_, kind), path, response in zip(
                 known, paths, zookeeper.children(paths), strict=True
             ):
-                found = optional(path, answer) or []
+                found = optional(path, response) or []
                 patterns += [ResourcePattern(kind, each, pattern_type) for each in found]
         paths = [AclZnode.path(pattern) for pattern in patterns]
         bindings: list[AclBinding] = []

@@ -71,8 +71,8 @@ def read_stored(
     """Read the configuration znode of each entity; Refused if one is corrupt."""
     paths = [ConfigZnode.path(entity_znode(each)) for each in entities]
     found = {}
-    for entity, path, answer in zip(entities, paths, zookeeper.read(paths), strict=True):
-        znode = optional(path, answer)
+    for entity, path, result in zip(entities, paths, zookeeper.read(paths), strict=True):
+        znode = optional(path, result)
         if znode is None:
             found[entity] = StoredConfig({}, None)
             continue
@@ -125,10 +125,10 @@ def stored_entities(zookeeper: ZooKeeper, kind: str) -> list[ConfigEntity]:
     entities = [ConfigEntity(kind, _name_of(name)) for name in names]
     if kind == USER:
         parents = [ConfigZnode.path(f"users/{name}/clients") for name in names]
-        for name, path, answer in zip(names, parents, zookeeper.children(parents), strict=True):
+        for name, path, result in zip(names, parents, zookeeper.children(parents), strict=True):
             entities += [
                 ConfigEntity(USER, _name_of(name), _name_of(client))
-                for client in optional(path, answer) or ()
+                for client in optional(path, result) or ()
             ]
     return entities
 

@@ -155,13 +155,13 @@ async def _held(
 
         try:
             deadline = Deadline(_ONE_ANSWER_S)
-            answer = await ask_broker(BrokerAddress(*address), deadline, security, describe)
+            result = await ask_broker(BrokerAddress(*address), deadline, security, describe)
         except CommandFailed as error:
             return str(error)
-        return str(answer) if isinstance(answer, CommandFailed) else answer
+        return str(result) if isinstance(result, CommandFailed) else result
 
-    answers = await asyncio.gather(*(ask(broker, those) for broker, those in asked.items()))
-    return dict(zip(asked, answers, strict=True))
+    results = await asyncio.gather(*(ask(broker, those) for broker, those in asked.items()))
+    return dict(zip(asked, results, strict=True))
 
 
 def _held_of(topic: str, held: Mapping[int, ReplicasLeft | str]) -> dict[int, BrokerReplicas]:

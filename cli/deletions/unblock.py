@@ -120,18 +120,18 @@ class Unblocking:
         """
         version = self._before.controller_epoch_zk_version
         check = [] if version is None else [Check(ControllerEpochZnode.PATH, version)]
-        answer = self._zookeeper.transaction(ZkTransaction([*check, *deletes]))
-        if isinstance(answer, RolledBack):
-            if answer.code not in (ZkCode.NO_NODE, ZkCode.BAD_VERSION):
-                raise ZooKeeperRefused(deletes[0].path, answer.code.name)
-            if answer.is_repeated:
+        result = self._zookeeper.transaction(ZkTransaction([*check, *deletes]))
+        if isinstance(result, RolledBack):
+            if result.code not in (ZkCode.NO_NODE, ZkCode.BAD_VERSION):
+                raise ZooKeeperRefused(deletes[0].path, result.code.name)
+            if result.is_repeated:
                 raise TimedOut(
                     "the connection to ZooKeeper broke before the answer: whether it was done is "
                     "not known; look again with zkctl deletion status"
                 )
             raise Refused(
                 "nothing was done: the controller or the deletion has changed meanwhile "
-                f"({answer.code.name}); look again with zkctl deletion status"
+                f"({result.code.name}); look again with zkctl deletion status"
             )
 
     def _await_controller(self) -> None:

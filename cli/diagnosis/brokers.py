@@ -112,10 +112,10 @@ async def _ask(
     try:
         deadline = Deadline(cluster.broker_s)
         async with connected([BrokerAddress(*address)], deadline, security) as connection:
-            answer = await ask_metadata(connection)
+            response = await ask_metadata(connection)
             cluster.silences.pop(broker_id, None)
             _record_answer_time(cluster, broker_id, now_ms() - began_ms)
-            _take_metadata(reading, answer)
+            _take_metadata(reading, response)
             _note_topic_ids(cluster, reading)
             await _read_unknown_topics(cluster, reading, connection)
             request = "Fetch"
@@ -289,7 +289,7 @@ async def _read_log_dirs(
         cluster.leave_unchecked(("L01", "L02"), where, "no directory is named: not allowed")
 
 
-def _log_dirs(answer: DescribeLogDirsResponse) -> list[LogDir]:
+def _log_dirs(response: DescribeLogDirsResponse) -> list[LogDir]:
     return [
         LogDir(
             each.log_dir,
@@ -301,7 +301,7 @@ def _log_dirs(answer: DescribeLogDirsResponse) -> list[LogDir]:
                 if not partition.is_future_key
             },
         )
-        for each in answer.results
+        for each in response.results
     ]
 
 
@@ -309,11 +309,11 @@ async def _read_session_timeout(
     cluster: ClusterReading, reading: BrokerReading, connection: BrokerConnection
 ) -> None:
     try:
-        answer = await _own_configs(connection, [reading.broker_id], [_SESSION_TIMEOUT])
+        response = await _own_configs(connection, [reading.broker_id], [_SESSION_TIMEOUT])
     except ApiNotKnown as error:
         cluster.notes["S02"] = str(error)
         return
-    [result] = answer.results
+    [result] = response.results
     value = next((each.value for each in result.configs if each.name == _SESSION_TIMEOUT), None)
     if value is not None and value.isdecimal():
         reading.session_timeout_ms = int(value)
@@ -328,7 +328,7 @@ async def _own_configs(
     connection: BrokerConnection, broker_ids: Iterable[int], keys: Sequence[str] | None
 ) -> DescribeConfigsResponse:
     """Ask one broker for the configurations of brokers; a broker returns only its own."""
-    answer = await connection.request(
+    response = await connection.request(
         describe_configs.DescribeConfigsRequest(
             resources=tuple(
                 describe_configs.DescribeConfigsResource(
@@ -342,8 +342,8 @@ async def _own_configs(
             include_documentation=False,
         )
     )
-    assert isinstance(answer, DescribeConfigsResponse), "request() answers in kind"
-    return answer
+    assert isinstance(response, DescribeConfigsResponse), "request() answers in kind"
+    return response
 
 
 def _differing(
@@ -522,18 +522,18 @@ async def _log_ends(
             async with connected(
                 [BrokerAddress(*address)], Deadline(reading.broker_s), security
             ) as connection:
-                answer = await connection.request(request)
+                response = await connection.request(request)
         except CommandFailed as error:
             reading.leave_unchecked(["P10"], f"ListOffsets of broker {broker_id}", str(error))
             return None
-        assert isinstance(answer, ListOffsetsResponse), "request() answers in kind"
-        return answer
+        assert isinstance(response, ListOffsetsResponse), "request() answers in kind"
+        return response
 
-    answers = await asyncio.gather(*(ask(broker_id, views) for broker_id, views in asked.items()))
+    responses = await asyncio.gather(*(ask(broker_id, views) for broker_id, views in asked.items()))
     log_ends = {}
-    for broker_id, answer in zip(asked, answers, strict=True):
+    for broker_id, response in zip(asked, responses, strict=True):
         refused: defaultdict[ErrorCode, list[str]] = defaultdict(list)
-        for topic in () if answer is None else answer.topics:
+        for topic in () if response is None else response.topics:
             for each in topic.partitions:
                 if each.error_code is ErrorCode.none:
                     key = (broker_id, str(topic.name), int(each.partition_index))

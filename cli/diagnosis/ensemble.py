@@ -106,10 +106,10 @@ async def _word(host: str, port: int, tls: SSLContext | None, word: str) -> str:
     try:
         writer.write(word.encode())
         await writer.drain()
-        answer = bytearray()
-        while (chunk := await reader.read(65536)) and len(answer) < MOST_BYTES:
-            answer += chunk
-        return answer.decode(errors="replace")
+        response = bytearray()
+        while (chunk := await reader.read(65536)) and len(response) < MOST_BYTES:
+            response += chunk
+        return response.decode(errors="replace")
     finally:
         writer.close()
 
@@ -161,9 +161,9 @@ def _followers_behind(leader: ServerReading) -> str | None:
     return f"{learners:.0f} servers follow it, {synced:.0f} of them are in sync"
 
 
-def _numbers(answer: str) -> Mapping[str, float]:
+def _numbers(response: str) -> Mapping[str, float]:
     numbers = {}
-    for line in answer.splitlines():
+    for line in response.splitlines():
         name, _, value = line.partition("\t")
         try:
             numbers[name] = float(value)
@@ -175,12 +175,12 @@ def _numbers(answer: str) -> Mapping[str, float]:
 def strained_servers(reading: ClusterReading) -> Iterator[Place]:
     """Z03: slow or overloaded servers, few connections left, broker sessions without connection."""
     for server in reading.servers:
-        answer = server.words.get("srvr", "")
-        latency = _LATENCY.search(answer)
+        response = server.words.get("srvr", "")
+        latency = _LATENCY.search(response)
         if latency is not None and float(latency[1]) > SLOW_MS:
             what = f"a request takes {float(latency[1]):,.0f} ms on average since the start"
             yield Place(server.evidence("srvr", what))
-        outstanding = _OUTSTANDING.search(answer)
+        outstanding = _OUTSTANDING.search(response)
         if outstanding is not None and int(outstanding[1]) >= MOST_OUTSTANDING:
             yield Place(server.evidence("srvr", f"{int(outstanding[1]):,} requests are waiting"))
         yield from _nearly_full(server)

@@ -100,9 +100,9 @@ class Look:
         epochs = self.epochs
         if its is not None and not went_back and (not epochs or epochs[-1][1] != its):
             epochs = (*epochs, (later.at_ms, its))[-MOST_EPOCHS:]
-        answers = dict(self.longest_answers_ms)
+        responses = dict(self.longest_answers_ms)
         for broker, longest_ms in later.longest_answers_ms.items():
-            answers[broker] = max(longest_ms, answers.get(broker, 0))
+            responses[broker] = max(longest_ms, responses.get(broker, 0))
         return replace(
             later,
             controller_id=self.controller_id if went_back else later.controller_id,
@@ -110,7 +110,7 @@ class Look:
             epochs=epochs,
             topics=topics,
             brokers={**self.brokers, **later.brokers},
-            longest_answers_ms=answers,
+            longest_answers_ms=responses,
         )
 
 

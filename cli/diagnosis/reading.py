@@ -296,8 +296,8 @@ def _read_topic_znodes(zookeeper: ZooKeeper, reading: ClusterReading) -> None:
     now = now_ms()
     names = [topic.topic for topic in reading.topics]
     paths = [TopicZnode.path(name) for name in names]
-    for name, path, answer in zip(names, paths, zookeeper.stats(paths), strict=True):
-        stat = optional(path, answer)
+    for name, path, result in zip(names, paths, zookeeper.stats(paths), strict=True):
+        stat = optional(path, result)
         if stat is not None:
             reading.znode_bytes[path] = stat.data_length
             reading.zk_versions[path] = stat.zk_version
@@ -328,10 +328,10 @@ def _read_config_stats(zookeeper: ZooKeeper, reading: ClusterReading) -> None:
         *map(ConfigZnode.broker_path, (*reading.broker_configs, None)),
     ]
     now = now_ms()
-    for path, answer in zip(paths, zookeeper.stats(paths), strict=True):
-        if isinstance(answer, Stat):
-            reading.zk_versions[path] = answer.zk_version
-            reading.config_ages_s[path] = (now - answer.mtime_ms) / 1000
+    for path, result in zip(paths, zookeeper.stats(paths), strict=True):
+        if isinstance(result, Stat):
+            reading.zk_versions[path] = result.zk_version
+            reading.config_ages_s[path] = (now - result.mtime_ms) / 1000
 
 
 def _read_orders(zookeeper: ZooKeeper, reading: ClusterReading) -> None:
@@ -362,8 +362,8 @@ def _notifications(zookeeper: ZooKeeper) -> dict[str, float]:
     for parent in (IsrChangeNotificationZnode.PATH, LogDirEventNotificationZnode.PATH):
         names = optional(parent, zookeeper.children([parent])[0]) or []
         paths = [f"{parent}/{name}" for name in names]
-        for path, answer in zip(paths, zookeeper.stats(paths), strict=True):
-            stat: Stat | None = optional(path, answer)
+        for path, result in zip(paths, zookeeper.stats(paths), strict=True):
+            stat: Stat | None = optional(path, result)
             if stat is not None:
                 ages[path] = (now - stat.ctime_ms) / 1000
     return ages

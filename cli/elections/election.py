@@ -202,7 +202,7 @@ class Election:
 
     def _delete(self) -> tuple[int, float]:
         at_ms, at = now_ms(), time.monotonic()
-        answer = self.zookeeper.transaction(
+        result = self.zookeeper.transaction(
             ZkTransaction(
                 [
                     Check(ControllerEpochZnode.PATH, self.plan.controller_epoch_zk_version_before),
@@ -210,17 +210,17 @@ class Election:
                 ]
             )
         )
-        if isinstance(answer, RolledBack):
-            if answer.code not in (ZkCode.NO_NODE, ZkCode.BAD_VERSION):
-                raise ZooKeeperRefused(ControllerZnode.PATH, answer.code.name)
-            if answer.is_repeated:
+        if isinstance(result, RolledBack):
+            if result.code not in (ZkCode.NO_NODE, ZkCode.BAD_VERSION):
+                raise ZooKeeperRefused(ControllerZnode.PATH, result.code.name)
+            if result.is_repeated:
                 say(
                     "the connection to ZooKeeper broke before the answer: whether this command "
                     "deleted /controller, or it went by itself, is not known"
                 )
                 return at_ms, at
             raise Refused(
-                f"nothing was deleted: the controller has moved meanwhile ({answer.code.name}); "
+                f"nothing was deleted: the controller has moved meanwhile ({result.code.name}); "
                 "zkctl controller show says who it is now"
             )
         return at_ms, at
@@ -272,8 +272,8 @@ class Election:
             return from_metadata(after_ms, len(brokers))
         if logs is None:
             return unseen("the same broker was elected, and its logs are not known: say --dir")
-        [answer] = await asyncio.to_thread(self.zookeeper.children, [TopicsZnode.PATH])
-        has_topics = bool(optional(TopicsZnode.PATH, answer))
+        [result] = await asyncio.to_thread(self.zookeeper.children, [TopicsZnode.PATH])
+        has_topics = bool(optional(TopicsZnode.PATH, result))
         # Without partitions only the controller logs that it sends UpdateMetadata.
         kind = Kind.METADATA_CACHED if has_topics else Kind.UPDATE_METADATA_SENDING
         wanted = len(brokers) if has_topics else 1

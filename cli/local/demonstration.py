@@ -106,13 +106,13 @@ class Demonstration:
             while True:
                 is_over = time.monotonic() > deadline
                 try:
-                    answer = self.zkctl(*arguments, is_shown=False)
+                    response = self.zkctl(*arguments, is_shown=False)
                 except Refused:
                     if is_over:
                         raise
                     continue
-                if is_over or is_so(answer):
-                    return answer
+                if is_over or is_so(response):
+                    return response
 
 
 S = TypeVar("S", bound=Demonstration)

@@ -288,8 +288,8 @@ def _boot_id() -> str:
 
 
 def _state_and_start_by_ps(pid: int) -> tuple[str, str | None]:
-    answer = subprocess.run(
+    result = subprocess.run(
         ["ps", "-o", "state=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout.strip()
-    state, _, started = answer.partition(" ")
+    state, _, started = result.partition(" ")
     return state[:1], started.strip() or None

@@ -295,8 +295,8 @@ class _Mover:
             for name, where in wanted.items()
         }
         deadline = Deadline(self._given.deadline_s)
-        answers = await move_to_log_dirs(self._bootstrap, deadline, paths)
-        return {NamedPartition(r.topic, r.partition): error for r, error in answers.items()}
+        responses = await move_to_log_dirs(self._bootstrap, deadline, paths)
+        return {NamedPartition(r.topic, r.partition): error for r, error in responses.items()}
 
     async def _followed(
         self, names: Sequence[NamedPartition], *, is_waiting: bool

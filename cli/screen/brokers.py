@@ -104,25 +104,25 @@ class BrokerReader:
             return lambda connection: latest_offsets(connection, names)
 
         ends: dict[Name, int | ErrorCode] = {}
-        for answer in (
+        for response in (
             await self._ask_all("ends of logs", {b: asking(names) for b, names in led.items()})
         ).values():
-            ends |= answer
+            ends |= response
         for broker, groups in sorted(answered.items()):
             for group, offsets in groups:
                 self.reading.groups.append(_with_lag(group, broker, offsets, ends))
 
     async def _ask_all(self, what: str, questions: Mapping[int, _Question[_T]]) -> dict[int, _T]:
         asked = {b: ask for b, ask in questions.items() if b not in self._silent}
-        answers = await asyncio.gather(*(self._ask(broker, ask) for broker, ask in asked.items()))
+        responses = await asyncio.gather(*(self._ask(broker, ask) for broker, ask in asked.items()))
         answered = {}
-        for broker, answer in zip(asked, answers, strict=True):
-            if isinstance(answer, ZkControllerError):
-                if isinstance(answer, (CannotConnect, TimedOut)):
+        for broker, response in zip(asked, responses, strict=True):
+            if isinstance(response, ZkControllerError):
+                if isinstance(response, (CannotConnect, TimedOut)):
                     self._silent.add(broker)
-                self.reading.problems.append(f"broker {broker}, {what}: {answer}")
+                self.reading.problems.append(f"broker {broker}, {what}: {response}")
             else:
-                answered[broker] = answer
+                answered[broker] = response
         return answered
 
     async def _ask(self, broker: int, ask: _Question[_T]) -> _T | ZkControllerError:

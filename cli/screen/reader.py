@@ -222,12 +222,12 @@ class Reader:
         )
 
     async def _queue(self, problems: list[str]) -> QueueNow | None:
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             *(asyncio.to_thread(_scraped, url) for url in self._metrics_urls)
         )
-        queue = next((each for each in answers if isinstance(each, QueueNow)), None)
+        queue = next((each for each in responses if isinstance(each, QueueNow)), None)
         if queue is None:  # with the controller's metrics found, failures of others do not matter
-            problems += [str(each) for each in answers if isinstance(each, CommandFailed)]
+            problems += [str(each) for each in responses if isinstance(each, CommandFailed)]
         return queue
 
 

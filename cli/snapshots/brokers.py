@@ -82,9 +82,9 @@ async def ask_snapshot(bootstrap: Bootstrap, answer_s: float) -> SavedMetadata:
     async with connected(
         parse_bootstrap(bootstrap.servers), Deadline(answer_s), bootstrap.security
     ) as connection:
-        answer = answer_of(await ask_metadata(connection))
-    await reading.take_metadata(answer)
-    await reading.take_configs(answer)
+        response = answer_of(await ask_metadata(connection))
+    await reading.take_metadata(response)
+    await reading.take_configs(response)
     for kind, take in (
         ("quota", reading.take_quotas),
         ("scram_user", reading.take_scram_users),
@@ -95,7 +95,7 @@ async def ask_snapshot(bootstrap: Bootstrap, answer_s: float) -> SavedMetadata:
             await take()
         except CommandFailed as error:
             reading.not_known[kind] = str(error)
-    header = SavedHeader(answer.cluster_id, began_ms, "brokers")
+    header = SavedHeader(response.cluster_id, began_ms, "brokers")
     return SavedMetadata(header, reading.records, reading.not_known)
 
 
@@ -117,11 +117,11 @@ class _Reading:
         async with connected(where, deadline, self._bootstrap.security) as connection:
             return await connection.request(request)
 
-    async def take_metadata(self, answer: ReportedMetadata) -> None:
-        self._add("cluster", "cluster", {"cluster_id": answer.cluster_id})
-        if answer.controller_id >= 0:
-            self._add("controller", "controller", {"controller_id": answer.controller_id})
-        for broker_id, broker in sorted(answer.brokers.items()):
+    async def take_metadata(self, response: ReportedMetadata) -> None:
+        self._add("cluster", "cluster", {"cluster_id": response.cluster_id})
+        if response.controller_id >= 0:
+            self._add("controller", "controller", {"controller_id": response.controller_id})
+        for broker_id, broker in sorted(response.brokers.items()):
             address = address_text(broker.host, broker.port)
             self._add("broker", str(broker_id), {"address": address, "rack": broker.rack})
         moving: dict[tuple[str, int], JsonObject] = {}
@@ -133,8 +133,8 @@ class _Reading:
                 }
         except CommandFailed as error:
             self.not_known["topic"] = f"what is added and removed by moves: {error}"
-        self._add_topics(answer, moving)
-        for (topic, number), state in sorted(answer.partitions.items()):
+        self._add_topics(response, moving)
+        for (topic, number), state in sorted(response.partitions.items()):
             self._add(
                 "partition",
                 f"{topic}-{number}",
@@ -142,21 +142,21 @@ class _Reading:
             )
 
     def _add_topics(
-        self, answer: ReportedMetadata, moving: Mapping[tuple[str, int], JsonObject]
+        self, response: ReportedMetadata, moving: Mapping[tuple[str, int], JsonObject]
     ) -> None:
         topics: dict[str, JsonObject] = {}
-        for (topic, number), state in sorted(answer.partitions.items()):
+        for (topic, number), state in sorted(response.partitions.items()):
             partitions = topics.setdefault(topic, {})
             partitions[str(number)] = {
                 "replicas": list(state.replicas),
                 **moving.get((topic, number), {}),
             }
         for topic, partitions in topics.items():
-            topic_id = topic_id_text(answer.topic_ids.get(topic))
+            topic_id = topic_id_text(response.topic_ids.get(topic))
             self._add("topic", topic, {"topic_id": topic_id, "partitions": partitions})
 
-    async def take_configs(self, answer: ReportedMetadata) -> None:
-        topics = sorted(answer.topics)
+    async def take_configs(self, response: ReportedMetadata) -> None:
+        topics = sorted(response.topics)
         for start in range(0, len(topics), TOPICS_A_REQUEST):
             part = topics[start : start + TOPICS_A_REQUEST]
             try:
@@ -169,7 +169,7 @@ class _Reading:
                     self.not_known["topic_config"] = f"the configuration of {topic} is not shown"
                 else:
                     self._add("topic_config", topic, dict(config))
-        for name in (DEFAULT_NAME, *map(str, sorted(answer.brokers))):
+        for name in (DEFAULT_NAME, *map(str, sorted(response.brokers))):
             try:
                 await self._take_broker_config(name)
             except CommandFailed as error:

@@ -326,9 +326,9 @@ def _users_and_quotas(zookeeper: ZooKeeper) -> Iterator[SnapshotRecord]:
     entities: dict[str, tuple[tuple[str, str], ...]] = {}
     names = sorted(_children(zookeeper, users))
     parents = [f"{users}/{name}/clients" for name in names]
-    for name, parent, answer in zip(names, parents, zookeeper.children(parents), strict=True):
+    for name, parent, result in zip(names, parents, zookeeper.children(parents), strict=True):
         entities[f"{users}/{name}"] = (("user", name),)
-        for client in sorted(optional(parent, answer) or []):
+        for client in sorted(optional(parent, result) or []):
             entities[f"{parent}/{client}"] = (("user", name), ("client-id", client))
     entities |= {
         f"{clients}/{name}": (("client-id", name),)
@@ -384,11 +384,11 @@ def _acls(zookeeper: ZooKeeper) -> Iterator[SnapshotRecord]:
         root = AclZnode.root(pattern_type)
         types = sorted(_children(zookeeper, root))
         parents = [f"{root}/{name}" for name in types]
-        answers = zookeeper.children(parents)
+        results = zookeeper.children(parents)
         places = {
             f"{parent}/{name}": (type_name, name)
-            for type_name, parent, answer in zip(types, parents, answers, strict=True)
-            for name in sorted(optional(parent, answer) or [])
+            for type_name, parent, result in zip(types, parents, results, strict=True)
+            for name in sorted(optional(parent, result) or [])
         }
         for path, znode in read_stated(zookeeper, list(places)).items():
             resource = (*places[path], pascal_name(pattern_type))

@@ -179,8 +179,8 @@ def _show_ranges(
     leaders = leaders_in(known)
     rows = []
     for each in wanted:
-        answer = found[each]
-        first, last = answer if isinstance(answer, tuple) else (None, None)
+        response = found[each]
+        first, last = response if isinstance(response, tuple) else (None, None)
         rows.append(
             {
                 "topic": each.topic,
@@ -189,7 +189,7 @@ def _show_ranges(
                 "earliest_offset": first,
                 "latest_offset": last,
                 "offset_count": None if first is None or last is None else last - first,
-                "error": answer if isinstance(answer, str) else None,
+                "error": response if isinstance(response, str) else None,
             }
         )
     given.renderer.rows(rows, _RANGES)
@@ -210,8 +210,8 @@ def _show_at_time(
     leaders = leaders_in(known)
     rows = []
     for each in wanted:
-        answer = found[each]
-        offset = answer[0] if isinstance(answer, tuple) else -1
+        response = found[each]
+        offset = response[0] if isinstance(response, tuple) else -1
         rows.append(
             {
                 "topic": each.topic,
@@ -219,7 +219,7 @@ def _show_at_time(
                 "leader": leaders[each],
                 "time": time,
                 "offset": None if offset < 0 else offset,
-                "error": answer if isinstance(answer, str) else None,
+                "error": response if isinstance(response, str) else None,
             }
         )
     given.renderer.rows(rows, _AT_TIME)

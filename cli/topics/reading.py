@@ -67,11 +67,11 @@ def _from_brokers(given: Settings, chosen: ChosenTopics, *, is_missing_refused: 
     from zkcontroller_cli.wire.requests import Deadline, run, say_what_is_hidden, visible_metadata
     from zkcontroller_cli.wire.topics import topics_from_metadata
 
-    answer = run(visible_metadata(given.bootstrap(), Deadline(given.deadline_s), chosen.exact))
-    if not answer.topics:
+    response = run(visible_metadata(given.bootstrap(), Deadline(given.deadline_s), chosen.exact))
+    if not response.topics:
         say_what_is_hidden(given.bootstrap(), "topics")
-    live = frozenset(int(broker.node_id) for broker in answer.brokers)
-    rows = topics_from_metadata(answer)
+    live = frozenset(int(broker.node_id) for broker in response.brokers)
+    rows = topics_from_metadata(response)
     return TopicsRead(_chosen(rows, chosen, is_missing_refused=is_missing_refused), live, False)
 
 

@@ -194,11 +194,11 @@ async def brokers_named(bootstrap: Bootstrap, answer_s: float) -> BrokersToAsk:
     for server in parse_bootstrap(bootstrap.servers):
         try:
             async with connected([server], Deadline(answer_s), bootstrap.security) as connection:
-                answer = answer_of(await ask_metadata(connection, ()))
+                response = answer_of(await ask_metadata(connection, ()))
         except CannotConnect as error:
             reasons.append(f"{server}: {error}")
             continue
-        for broker_id, broker in answer.brokers.items():
+        for broker_id, broker in response.brokers.items():
             addresses.setdefault(broker_id, BrokerAddress(broker.host, broker.port))
     if not addresses:
         raise CannotConnect("; ".join(reasons) or f"{bootstrap.servers} names no broker")
@@ -222,19 +222,19 @@ async def compare_brokers(
 
     ``only``: compare just this broker, None for all.
     """
-    answers: dict[int, ReportedMetadata] = {}
+    responses: dict[int, ReportedMetadata] = {}
 
     async def keep(broker_id: int, connection: BrokerConnection) -> None:
-        answers[broker_id] = answer_of(await ask_metadata(connection))
+        responses[broker_id] = answer_of(await ask_metadata(connection))
 
     look = MetadataLook(agreed({}, wanted))
     await _ask_brokers(look, brokers, None, METADATA, keep)
-    look.truth = agreed(answers, wanted)
-    for broker_id, answer in answers.items():
+    look.truth = agreed(responses, wanted)
+    for broker_id, response in responses.items():
         if only is None or broker_id == only:
-            lacking = sorted(look.truth.topic_ids.keys() - answer.topics)
+            lacking = sorted(look.truth.topic_ids.keys() - response.topics)
             where = f"{METADATA} of broker {broker_id}"
-            found = metadata_differences(look.truth, broker_id, answer, lacking, wanted)
+            found = metadata_differences(look.truth, broker_id, response, lacking, wanted)
             look.take(found, where)
     await _compare_replicas(look, brokers, only, wanted)
     return look
@@ -282,9 +282,9 @@ async def _compare_metadata(
 ) -> None:
     truth = look.truth
     where = f"{METADATA} of broker {broker_id}"
-    answer = answer_of(await ask_metadata(connection))
+    response = answer_of(await ask_metadata(connection))
     led = {view.topic for view in truth.partitions.values() if view.state is not None}
-    lacking = sorted(led - answer.topics - truth.deleting) if answer.brokers else []
+    lacking = sorted(led - response.topics - truth.deleting) if response.brokers else []
     unknown: tuple[str, ...] = ()
     if lacking:
         if len(lacking) > MOST_NAMED:
@@ -295,7 +295,7 @@ async def _compare_metadata(
         if refused:
             more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
             look.not_compared[where] = f"{refused[0]}{more}"
-    look.take(metadata_differences(truth, broker_id, answer, unknown, wanted), where)
+    look.take(metadata_differences(truth, broker_id, response, unknown, wanted), where)
 
 
 async def _compare_replicas(
@@ -322,17 +322,17 @@ async def _compare_replicas(
         ]
         where = f"{EPOCHS} of broker {broker_id}"
         try:
-            answers = await epoch_errors(connection, questions)
+            responses = await epoch_errors(connection, questions)
         except Refused as error:  # before Kafka 2.1 the request has no current leader epoch
             look.notes[where] = str(error)
             return
-        hidden = [key for key, code in answers.items() if code in _NOT_AUTHORIZED]
+        hidden = [key for key, code in responses.items() if code in _NOT_AUTHORIZED]
         if hidden:
             topic, partition = hidden[0]
             more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
-            code = answers[hidden[0]].name.upper()
+            code = responses[hidden[0]].name.upper()
             look.not_compared[where] = f"{code} for {topic}-{partition}{more}"
-        look.take(epoch_differences(truth, broker_id, answers), where)
+        look.take(epoch_differences(truth, broker_id, responses), where)
 
     await _ask_brokers(look, brokers, only, LOG_DIRS, ask_logs)
     await _ask_brokers(look, brokers, only, EPOCHS, ask_epochs)

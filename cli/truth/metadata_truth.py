@@ -136,7 +136,7 @@ class TopicFilter(NamedTuple):
 def metadata_differences(
     truth: ClusterTruth,
     broker_id: int,
-    answer: ReportedMetadata,
+    response: ReportedMetadata,
     unknown: Iterable[str],
     wanted: TopicFilter,
 ) -> Iterator[Difference]:
@@ -145,29 +145,29 @@ def metadata_differences(
     ``unknown``: topics that the broker does not know.  Of the topics that only the broker has,
     those that pass ``wanted`` are reported.
     """
-    if not answer.brokers:
+    if not response.brokers:
         # The broker has received no UpdateMetadata since it started, so its cache is empty.
         yield _cluster_row(broker_id, "brokers", tuple(sorted(truth.brokers)), None, ())
         return
-    yield from _of_cluster(truth, broker_id, answer)
-    yield from _of_brokers(truth, broker_id, answer)
-    yield from _of_topics(truth, broker_id, answer, unknown, wanted)
+    yield from _of_cluster(truth, broker_id, response)
+    yield from _of_brokers(truth, broker_id, response)
+    yield from _of_topics(truth, broker_id, response, unknown, wanted)
     for key, view in truth.partitions.items():
         if view.topic in truth.deleting or view.state is None:
             continue
-        cached = answer.partitions.get(key)
+        cached = response.partitions.get(key)
         if cached is not None:
             yield from _of_partition(view, broker_id, cached)
 
 
 def _of_cluster(
-    truth: ClusterTruth, broker_id: int, answer: ReportedMetadata
+    truth: ClusterTruth, broker_id: int, response: ReportedMetadata
 ) -> Iterator[Difference]:
-    if answer.cluster_id != truth.cluster_id:
+    if response.cluster_id != truth.cluster_id:
         yield _cluster_row(
-            broker_id, "cluster_id", truth.cluster_id, ClusterIdZnode.PATH, answer.cluster_id
+            broker_id, "cluster_id", truth.cluster_id, ClusterIdZnode.PATH, response.cluster_id
         )
-    controller = None if answer.controller_id == NO_LEADER else answer.controller_id
+    controller = None if response.controller_id == NO_LEADER else response.controller_id
     if truth.is_controller_compared and controller != truth.controller_id:
         yield _cluster_row(
             broker_id, "controller_id", truth.controller_id, ControllerZnode.PATH, controller
@@ -175,15 +175,15 @@ def _of_cluster(
 
 
 def _of_brokers(
-    truth: ClusterTruth, broker_id: int, answer: ReportedMetadata
+    truth: ClusterTruth, broker_id: int, response: ReportedMetadata
 ) -> Iterator[Difference]:
-    missing, extra = unlike_brokers(answer.brokers, truth.brokers)
+    missing, extra = unlike_brokers(response.brokers, truth.brokers)
     for subject in missing:
         yield _broker_row(broker_id, "broker", subject, "registered", None)
     for subject in extra:
         yield _broker_row(broker_id, "broker", subject, None, "live")
     for subject, known in truth.brokers.items():
-        found = answer.brokers.get(subject)
+        found = response.brokers.get(subject)
         if found is None:
             continue
         if (found.host, found.port) not in known.addresses:
@@ -197,7 +197,7 @@ def _of_brokers(
 def _of_topics(
     truth: ClusterTruth,
     broker_id: int,
-    answer: ReportedMetadata,
+    response: ReportedMetadata,
     unknown: Iterable[str],
     wanted: TopicFilter,
 ) -> Iterator[Difference]:
@@ -207,19 +207,19 @@ def _of_topics(
 
     for topic in unknown:
         yield row("topic", topic, "there", None)
-    known = answer.topics
+    known = response.topics
     for topic in sorted(known - truth.topic_ids.keys() - truth.deleting):
         if wanted.takes(topic):
             yield row("topic", topic, None, "there")
     for topic, topic_id in truth.topic_ids.items():
-        found = answer.topic_ids.get(topic)
+        found = response.topic_ids.get(topic)
         if topic not in truth.deleting and is_other_topic(found, topic_id):
             yield row("topic_id", topic, topic_id_text(topic_id), topic_id_text(found))
-    yield from _of_partition_numbers(truth, broker_id, answer, known)
+    yield from _of_partition_numbers(truth, broker_id, response, known)
 
 
 def _of_partition_numbers(
-    truth: ClusterTruth, broker_id: int, answer: ReportedMetadata, known: set[str]
+    truth: ClusterTruth, broker_id: int, response: ReportedMetadata, known: set[str]
 ) -> Iterator[Difference]:
     """Partitions missing at the broker, and those it should not have, of topics that it knows."""
 
@@ -229,11 +229,11 @@ def _of_partition_numbers(
 
     for key, view in truth.partitions.items():
         # A missing topic is one difference of its own; a partition without state is being created.
-        if key in answer.partitions or view.topic not in known or view.state is None:
+        if key in response.partitions or view.topic not in known or view.state is None:
             continue
         if view.topic not in truth.deleting:
             yield row(key, "there", None)
-    for key in sorted(answer.partitions.keys() - truth.partitions.keys()):
+    for key in sorted(response.partitions.keys() - truth.partitions.keys()):
         if key[0] in truth.topic_ids and key[0] not in truth.deleting:
             yield row(key, None, "there")
 
@@ -314,10 +314,10 @@ def log_differences(
 
 
 def epoch_differences(
-    truth: ClusterTruth, broker_id: int, answers: Mapping[tuple[str, int], ErrorCode]
+    truth: ClusterTruth, broker_id: int, responses: Mapping[tuple[str, int], ErrorCode]
 ) -> Iterator[Difference]:
     """Differences in leader and leader epoch, from the broker's error for each partition."""
-    for key, code in answers.items():
+    for key, code in responses.items():
         view = truth.partitions[key]
         assert view.state is not None, "only partitions with a state are asked about"
         path = PartitionStateZnode.path(*key)
@@ -343,30 +343,34 @@ def epoch_differences(
 # Brokers against each other.
 
 
-def agreed(answers: Mapping[int, ReportedMetadata], wanted: TopicFilter) -> ClusterTruth:
+def agreed(responses: Mapping[int, ReportedMetadata], wanted: TopicFilter) -> ClusterTruth:
     """The values on which the brokers agree.
 
     A broker whose response names no broker has an empty cache, and does not count.
     """
-    answered = {broker_id: answer for broker_id, answer in answers.items() if answer.brokers}
+    answered = {
+        broker_id: response for broker_id, response in responses.items() if response.brokers
+    }
     brokers = {
         broker_id: _agreed_broker(broker_id, answered.values())
-        for broker_id in _most_common_set([answer.brokers.keys() for answer in answered.values()])
+        for broker_id in _most_common_set(
+            [response.brokers.keys() for response in answered.values()]
+        )
     }
-    topics = _most_common_set([answer.topics for answer in answered.values()])
+    topics = _most_common_set([response.topics for response in answered.values()])
     chosen = {topic for topic in topics if wanted.takes(topic)}
-    controllers = [answer.controller_id for answer in answered.values()]
+    controllers = [response.controller_id for response in answered.values()]
     controller = _most_common(controllers) if controllers else NO_LEADER
     return ClusterTruth(
-        _most_common([answer.cluster_id for answer in answered.values()]) if answered else None,
+        _most_common([response.cluster_id for response in answered.values()]) if answered else None,
         None if controller == NO_LEADER else controller,
         brokers,
         {
             topic: _most_common(
                 [
-                    answer.topic_ids.get(topic)
-                    for answer in answered.values()
-                    if topic in answer.topics
+                    response.topic_ids.get(topic)
+                    for response in answered.values()
+                    if topic in response.topics
                 ]
             )
             for topic in sorted(chosen)
@@ -377,9 +381,9 @@ def agreed(answers: Mapping[int, ReportedMetadata], wanted: TopicFilter) -> Clus
     )
 
 
-def _agreed_broker(broker_id: int, answers: Iterable[ReportedMetadata]) -> KnownBroker:
+def _agreed_broker(broker_id: int, responses: Iterable[ReportedMetadata]) -> KnownBroker:
     """A broker with its addresses in all responses: each has that of the listener it came from."""
-    found = [answer.brokers[broker_id] for answer in answers if broker_id in answer.brokers]
+    found = [response.brokers[broker_id] for response in responses if broker_id in response.brokers]
     return KnownBroker(
         frozenset((each.host, each.port) for each in found),
         _most_common([each.rack for each in found]),
@@ -387,11 +391,11 @@ def _agreed_broker(broker_id: int, answers: Iterable[ReportedMetadata]) -> Known
 
 
 def _agreed_partitions(
-    answers: Iterable[ReportedMetadata], topics: set[str], live: frozenset[int]
+    responses: Iterable[ReportedMetadata], topics: set[str], live: frozenset[int]
 ) -> dict[tuple[str, int], PartitionView]:
     votes: defaultdict[tuple[str, int], Counter[CachedState]] = defaultdict(Counter)
-    for answer in answers:
-        for key, state in answer.partitions.items():
+    for response in responses:
+        for key, state in response.partitions.items():
             if key[0] in topics:
                 votes[key][state._replace(isr=tuple(sorted(state.isr)))] += 1
     partitions = {}

@@ -78,9 +78,9 @@ def measure_zookeeper(zookeeper: ZooKeeper, rounds: int, *, is_write: bool) -> l
         return required(path, zookeeper.read([path])[0]).zk_version
 
     def check() -> None:
-        answer = zookeeper.transaction(ZkTransaction([Check(path, version)]))
-        if isinstance(answer, RolledBack):
-            raise Refused(f"{path} is not at version {version} any more: {answer.code.name}")
+        response = zookeeper.transaction(ZkTransaction([Check(path, version)]))
+        if isinstance(response, RolledBack):
+            raise Refused(f"{path} is not at version {version} any more: {response.code.name}")
 
     results = [_timed("zookeeper_read", where, rounds, read)]
     if is_write:
@@ -118,9 +118,9 @@ async def measure_controller(bootstrap: Bootstrap, rounds: int) -> PerfResult:
         request = ListPartitionReassignmentsRequest(
             timeout=timeout_of(Deadline(ANSWER_S)), topics=()
         )
-        answer = await connection.request(request)
-        assert isinstance(answer, ListPartitionReassignmentsResponse), "request() answers in kind"
-        raise_for_code("ListPartitionReassignments", answer.error_code, answer.error_message)
+        response = await connection.request(request)
+        assert isinstance(response, ListPartitionReassignmentsResponse), "request() answers in kind"
+        raise_for_code("ListPartitionReassignments", response.error_code, response.error_message)
 
     await _rounds(bootstrap, result, address, rounds, ask)
     return result

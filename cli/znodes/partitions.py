@@ -87,8 +87,8 @@ def read_topics(zookeeper: ZooKeeper, topics: Sequence[str] | None = None) -> li
     names = _topic_names(zookeeper) if topics is None else list(dict.fromkeys(topics))
     paths = [TopicZnode.path(name) for name in names]
     views = []
-    for name, path, answer in zip(names, paths, zookeeper.read(paths), strict=True):
-        znode = optional(path, answer)
+    for name, path, result in zip(names, paths, zookeeper.read(paths), strict=True):
+        znode = optional(path, result)
         if znode is None and topics is not None:
             raise Refused(f"there is no topic {name}; zkctl topic list shows all")
         if znode is None:
@@ -119,12 +119,12 @@ def partitions_of(zookeeper: ZooKeeper, topics: Sequence[TopicView]) -> list[Par
     ]
     paths = [PartitionStateZnode.path(topic, partition) for topic, partition, _ in assignments]
     views = []
-    for (topic, partition, assignment), path, answer in zip(
+    for (topic, partition, assignment), path, result in zip(
         assignments, paths, zookeeper.read(paths), strict=True
     ):
         state, zk_version = None, None
         # The state is missing until the controller has created the partition.
-        if (znode := optional(path, answer)) is not None:
+        if (znode := optional(path, result)) is not None:
             zk_version = znode.zk_version
             state = decoded(PartitionStateZnode.decode, path, znode.data)
         is_live = state is not None and state.leader != NO_LEADER and state.leader in live
@@ -139,10 +139,10 @@ def live_broker_ids(zookeeper: ZooKeeper) -> list[int]:
 
 
 def _topic_names(zookeeper: ZooKeeper) -> list[str]:
-    answer = zookeeper.children([TopicsZnode.PATH])[0]
-    if answer is ZkCode.NO_NODE:
+    result = zookeeper.children([TopicsZnode.PATH])[0]
+    if result is ZkCode.NO_NODE:
         raise Refused(
             f"there is no znode {zookeeper.full(TopicsZnode.PATH)}: no Kafka cluster yet, "
             "or it has another chroot"
         )
-    return optional(TopicsZnode.PATH, answer) or []
+    return optional(TopicsZnode.PATH, result) or []

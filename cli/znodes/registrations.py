@@ -58,8 +58,8 @@ def read_registrations(
     ids = live_broker_ids(zookeeper) if broker_ids is None else list(broker_ids)
     paths = [BrokerIdZnode.path(broker_id) for broker_id in ids]
     found = []
-    for broker_id, path, answer in zip(ids, paths, zookeeper.read(paths), strict=True):
-        znode = optional(path, answer)
+    for broker_id, path, result in zip(ids, paths, zookeeper.read(paths), strict=True):
+        znode = optional(path, result)
         if znode is None:
             continue
         broker = decoded(BrokerIdZnode.decode, broker_id, znode.data)

@@ -64,8 +64,8 @@ class ZooKeeper:
 
     def children(self, paths: Sequence[str]) -> list[list[str] | ZkCode]:
         """The names of the children of every path, sorted."""
-        answers = self._session.perform(ListChildren(self._full(paths)))
-        return [answer if isinstance(answer, ZkCode) else sorted(answer) for answer in answers]
+        results = self._session.perform(ListChildren(self._full(paths)))
+        return [result if isinstance(result, ZkCode) else sorted(result) for result in results]
 
     def stats(self, paths: Sequence[str], *, watch: bool = False) -> list[Stat | ZkCode]:
         """The stat of every path; ``watch`` also sets watches where no znode exists."""
@@ -239,13 +239,13 @@ class _Watchdog:
             self._timer = None
 
 
-def existing(path: str, answer: T | ZkCode) -> T:
+def existing(path: str, result: T | ZkCode) -> T:
     """The result, if it is no error; Refused if the znode is missing, else ZooKeeperRefused."""
-    if answer is ZkCode.NO_NODE:
+    if result is ZkCode.NO_NODE:
         parent = path.rpartition("/")[0] or "/"
         look = command_line("znode ls", parent)
         raise Refused(f"there is no znode {path}; {look} shows what is there")
-    return required(path, answer)
+    return required(path, result)
 
 
 def _warn_on_stderr(text: str) -> None:

@@ -43,8 +43,8 @@ def topics_from_zookeeper(zookeeper: ZooKeeper, names: list[str] | None) -> list
 def read_configs(zookeeper: ZooKeeper, paths: Sequence[str]) -> list[Mapping[str, str] | None]:
     """The keys and values of each configuration znode; empty if missing, None if corrupt."""
     configs: list[Mapping[str, str] | None] = []
-    for path, answer in zip(paths, zookeeper.read(paths), strict=True):
-        znode = optional(path, answer)
+    for path, result in zip(paths, zookeeper.read(paths), strict=True):
+        znode = optional(path, result)
         found = ConfigZnode({}) if znode is None else decoded(ConfigZnode.decode, path, znode.data)
         configs.append(None if found is None else found.config)
     return configs

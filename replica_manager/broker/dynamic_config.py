@@ -236,9 +236,9 @@ class DynamicConfig:
         return _decoded(path, self._session.read(path))
 
 
-def _decoded(path: str, answer: Znode | ZkCode) -> dict[str, str]:
+def _decoded(path: str, result: Znode | ZkCode) -> dict[str, str]:
     """The configuration in a znode; empty if the znode does not exist."""
-    znode = optional(path, answer)
+    znode = optional(path, result)
     return {} if znode is None else dict(ConfigZnode.decode(path, znode.data).config)
 
 

@@ -112,8 +112,8 @@ def check_endpoints(
     others = [int(name) for name in names if name.isdecimal() and int(name) != broker_id]
     ours = {(endpoint.host, endpoint.port) for endpoint in endpoints}
     znodes = session.perform(ReadZnodes([BrokerIdZnode.path(other) for other in others]))
-    for other, answer in zip(others, znodes, strict=True):
-        znode = optional(BrokerIdZnode.path(other), answer)
+    for other, result in zip(others, znodes, strict=True):
+        znode = optional(BrokerIdZnode.path(other), result)
         if znode is None:
             continue  # the broker has stopped meanwhile
         try:
@@ -155,17 +155,17 @@ class ZooKeeperRegistration:
         Raises BrokerIdInUse if a live broker has the id, ZooKeeperRefused if ZooKeeper refuses.
         """
         steps = self.steps()
-        answer: object = None
+        result: object = None
         while True:
             try:
-                question = steps.send(answer)
+                question = steps.send(result)
             except StopIteration as registered:
                 return int(registered.value)
             if isinstance(question, Pause):
                 self.sleep(question.delay_ms / 1000)
-                answer = None
+                result = None
             else:
-                answer = self.session.perform(question)
+                result = self.session.perform(question)
 
     def steps(self) -> Registering[int]:
         """The steps of :meth:`register`; the caller performs the requests and pauses."""
