@@ -75,7 +75,10 @@ class RecordStorage(Protocol):
         """The topic's ``min.insync.replicas``."""
 
     async def flush(self, log: UnifiedLog, /) -> None:
-        """Flushes a log to disk."""
+        """Flushes a log; its recovery point tells whether that was done or put off."""
+
+    async def flush_to_end(self, topic_partition: TopicPartition, /) -> None:
+        """Flushes a partition's log, again until it is on disk or not served."""
 
 
 class BrokerRecords:
@@ -130,7 +133,7 @@ class BrokerRecords:
             isr_route=isr_route,
             metrics=metrics,
             now_ms=now_ms,
-            flush=self._flush,
+            flush=storage.flush_to_end,
             throttle=throttles.follower,
         )
         replicas.fetchers = self.replication.fetchers
@@ -241,12 +244,6 @@ class BrokerRecords:
         self.services.replica_manager.topics_changed(
             {tp.topic for tp in self.services.replica_manager.partitions}
         )
-
-    async def _flush(self, tp: TopicPartition) -> None:
-        """Flushes a partition's log to disk; does nothing if the log was deleted meanwhile."""
-        log = self._storage.logs.log(tp)
-        if log is not None:
-            await self._storage.flush(log)
 
     def _on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
         self.services.groups.on_led(partition, leader_epoch)

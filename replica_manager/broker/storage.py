@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from kafka_common.model import TopicPartition
 from kafka_common.process.wall_clock import monotonic_ms
 from kafka_common.protocol.inter_broker_versions import transaction_verification_version
 from kafka_common.wall_time import wall_time_ms
@@ -105,8 +106,12 @@ class Storage:
         return self.replica_logs.min_in_sync_replicas(topic)
 
     async def flush(self, log: UnifiedLog) -> None:
-        """Flushes a log to disk, in a thread."""
+        """Flushes a log in a thread; its recovery point tells whether that was done or put off."""
         await self.maintenance.flush(log)
+
+    async def flush_to_end(self, topic_partition: TopicPartition) -> None:
+        """Flushes a partition's log in a thread, again until it is on disk or not served."""
+        await self.maintenance.flush_to_end(topic_partition)
 
     @property
     def has_cleaner_ended(self) -> bool:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kafka_common.errors import KafkaStorage
+from kafka_common.model import TopicPartition
 from kafka_common.process.resource_limits import exhausted_limit
 from replica_manager.log.checkpoints import CheckpointWrite
 from replica_manager.log.environment import DeferredTask
@@ -222,6 +223,19 @@ class LogMaintenance:
         doing = f"Error while flushing log for {log.name} in dir {log_dir}"
         if await self._blocking(log_dir, doing, plan.run) is _Outcome.DONE:
             log.finish_flush(plan)
+
+    async def flush_to_end(self, topic_partition: TopicPartition) -> None:
+        """Flushes a partition's log up to its present end, again while a limit puts that off.
+
+        Returns, too, when this log is not the partition's any more, or its directory is offline.
+        """
+        log = self._manager.log(topic_partition)
+        end_offset = 0 if log is None else log.log_end_offset
+        while log is not None and log is self._manager.log(topic_partition):
+            await self.flush(log)
+            if log.recovery_point >= min(end_offset, log.log_end_offset):
+                return
+            await asyncio.sleep(RETRY_MS / 1000)
 
     def _write(self, name: str, writes: Iterable[CheckpointWrite]) -> None:
         for write in writes:

@@ -87,7 +87,10 @@ class RecordAppends:
         stats: BrokerTopicStats,
         now_ms: Callable[[], int],
     ) -> None:
-        """``flush`` returns when a log is on disk; ``now_ms`` must be the clock of ``replicas``."""
+        """``flush`` moves a log's recovery point to its end, unless it is put off or impossible.
+
+        ``now_ms`` must be the clock of ``replicas``.
+        """
         self._replicas = replicas
         self._flush = flush
         self._stats = stats

@@ -143,6 +143,10 @@ class WorldStorage:
         """Flushes a log, as a broker does."""
         await LogMaintenance(self.logs, self._executor).flush(log)
 
+    async def flush_to_end(self, topic_partition: TopicPartition) -> None:
+        """Flushes a partition's log, as a broker does."""
+        await LogMaintenance(self.logs, self._executor).flush_to_end(topic_partition)
+
 
 class NoController:
     """No proposal of in-sync replicas arrives."""

@@ -155,6 +155,39 @@ async def test_configurations_are_changed_key_by_key_and_as_a_whole(tmp_path: Pa
         [refused] = wrong.responses
         assert ErrorCode(refused.error_code) is ErrorCode.invalid_config
 
+        altered = [await _alter_as_a_whole(client, key) for key in ("segment.bytes", "no.such.key")]
+
+        assert altered == [ErrorCode.none, ErrorCode.invalid_config]
+        assert await _keys_set(client) == {"segment.bytes"}
+
+
+async def _alter_as_a_whole(client: Client, key: str) -> ErrorCode:
+    schema = request_schema(ApiKey.ALTER_CONFIGS, 2)
+    config = schema.part("AlterableConfig", name=key, value="2000000")
+    resource = schema.part(
+        "AlterConfigsResource", resource_type=i8(2), resource_name="set", configs=(config,)
+    )
+    response = await client.ask(ApiKey.ALTER_CONFIGS, 2, resources=(resource,), validate_only=False)
+    [result] = response.responses
+    return ErrorCode(result.error_code)
+
+
+async def _keys_set(client: Client) -> set[str]:
+    """The keys whose values are the topic's own."""
+    schema = request_schema(ApiKey.DESCRIBE_CONFIGS, 4)
+    resource = schema.part(
+        "DescribeConfigsResource", resource_type=i8(2), resource_name="set", configuration_keys=None
+    )
+    response = await client.ask(
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        resources=(resource,),
+        include_synonyms=False,
+        include_documentation=False,
+    )
+    [result] = response.results
+    return {config.name for config in result.configs if config.config_source == 1}
+
 
 @pytest.mark.parametrize("version", [0, 1])
 async def test_a_refusal_that_quotes_the_longest_key_reaches_its_client(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import threading
@@ -27,6 +28,7 @@ from replica_manager.log.checkpoints import (
     write_offsets,
 )
 from replica_manager.log.leader_epoch_file_cache import EpochEntry
+from replica_manager.log.local_log import FlushPlan
 from replica_manager.log.log_config import MAX_LONG, LogConfig
 from replica_manager.log.log_directory import (
     FolderKind,
@@ -377,6 +379,36 @@ def test_an_index_that_cannot_be_written_takes_the_directory_offline(
 
     assert [failure.log_dir for failure in disks.failures] == [log.log_dir]
     assert log.recovery_point == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "attempts", "recovery_point"), [(errno.EMFILE, 3, 1), (errno.EIO, 1, 0)]
+)
+def test_a_flush_that_a_limit_puts_off_is_tried_until_it_is_done_or_the_disk_fails(
+    code: int,
+    attempts: int,
+    recovery_point: int,
+    disks: Disks,
+    executor: ThreadPoolExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    manager, log = disks.with_orders()
+    log.append_as_leader(batch(), 0)
+    monkeypatch.setattr(maintenance_module, "RETRY_MS", 1)
+    flush, tried = FlushPlan.run, []
+
+    def run(plan: FlushPlan) -> None:
+        tried.append(plan.offset)
+        if len(tried) < 3:
+            raise OSError(code, os.strerror(code))
+        flush(plan)
+
+    monkeypatch.setattr(FlushPlan, "run", run)
+    asyncio.run(LogMaintenance(manager, executor).flush_to_end(ORDERS))
+    asyncio.run(LogMaintenance(manager, executor).flush_to_end(TopicPartition("gone", 0)))
+
+    assert len(tried) == attempts
+    assert log.recovery_point == recovery_point
 
 
 def test_without_any_directory_nothing_can_be_made(disks: Disks) -> None:
