@@ -128,7 +128,7 @@ def who(
         rights = [each for one in wanted for each in book.who(one.resource_type, one.name, asked)]
     given.renderer.rows(
         [_who_row(each) for each in rights],
-        Layout(lambda row: str(row["principal"]), (), _WHO_KEYS, _colour),
+        Layout(_principal if user is None else _right_name, (), _WHO_KEYS, _colour),
     )
 
 
@@ -248,6 +248,17 @@ def explain(
 
 def _colour(row: Row) -> RowColour:
     return RowColour.FINE if row["is_allowed"] else RowColour.WARNING
+
+
+def _principal(row: Row) -> str:
+    return str(row["principal"])
+
+
+def _right_name(row: Row) -> str:
+    """The resource of a right, or its principal if the right is one to everything."""
+    from zkcontroller_cli.values.acls import resource_name
+
+    return _principal(row) if row["resource"] is None else resource_name(row)
 
 
 def _need_name(row: Row) -> str:

@@ -117,6 +117,28 @@ def test_a_grouped_row_has_all_operations_of_a_principal(cluster: Zkctl) -> None
     ]
 
 
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        (("list", "--cluster"), ["cluster"]),
+        (("list", "--group", "*"), ["group:*"]),
+        (("who", "group:g"), ["User:admin", "User:alice"]),
+        (("who", "--principal", "User:bob"), ["topic:or", "topic:orders", "topic:orders"]),
+        (("who", "--principal", "User:admin"), ["User:admin"]),
+        (
+            ("explain", "--principal", "User:bob", "--api", "DescribeGroups", "--group", "g"),
+            ["describe:group:g"],
+        ),
+    ],
+)
+def test_a_row_is_identified_by_what_it_is_about(
+    cluster: Zkctl, asked: tuple[str, ...], names: list[str]
+) -> None:
+    known = () if asked[0] == "list" else KNOWN
+
+    assert cluster("acl", *asked, *known, *HERE, "-o", "name").stdout.splitlines() == names
+
+
 @pytest.mark.parametrize("more", [(), ("--grouped",)])
 def test_an_empty_listing_has_the_same_header_as_a_full_one(
     cluster: Zkctl, more: tuple[str, ...]

@@ -321,6 +321,13 @@ def test_validate_only_writes_nothing_and_notifies_no_broker(world: BrokerWorld)
             "update validation failed for num.io.threads=17, value should not be greater than "
             "double the current value 8 for configuration Invalid dynamic configuration",
         ),
+        (
+            (BROKER, "1", [("listener.name.plaintext.num.network.threads", SET, "7")]),
+            ErrorCode.invalid_request,
+            "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count "
+            "update validation failed for num.network.threads=7, value should not be greater than "
+            "double the current value 3 for configuration Invalid dynamic configuration",
+        ),
     ],
 )
 def test_a_change_that_cannot_be_is_refused_with_kafkas_code(
