@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafka_history.rules.broker_lives import SessionExpiry
@@ -98,11 +99,12 @@ def _can_cost(gaps: Sequence[_Gap], broker: int, at_ms: int) -> bool:
     return is_near and any(gap.broker == broker for gap in gaps)
 
 
-class _Down(NamedTuple):
+@dataclass
+class _Down:
     """A broker without a connection."""
 
     begin: Event
-    lost: dict[str | None, bool]
+    lost: dict[str | None, bool] = field(default_factory=dict)
     """By session whether it has expired; None instead of an id where the line says none."""
 
 
@@ -113,8 +115,11 @@ def _of_each_broker(events: Iterable[Event]) -> Iterator[_Gap]:
             continue
         session = event.value("session")
         if is_down:
-            down = downs.setdefault(event.broker_id, _Down(event, {}))
+            down = downs.setdefault(event.broker_id, _Down(event))
             down.lost[session] = down.lost.get(session, False) or event.says("has expired")
+            if session is None and down.lost[session]:
+                # Our brokers do not say whose session has expired: they have but one.
+                down.lost = dict.fromkeys(down.lost, True)
         elif (known := downs.get(event.broker_id)) is not None:
             _restore(known.lost, session)
             if not known.lost:

@@ -99,10 +99,10 @@ def test_only_one_request_at_a_time_is_at_a_disk_or_starts_its_broker(
     with served.using_disk(1):
         assert refused(
             *("disk_full", "free_disk", "make_disk_read_only", "lose_page_cache", "mend_disk")
-        ) == {"another request uses the disk of broker 1"}
+        ) == {"another request is changing the disk of broker 1"}
     with served.starting(1):
         assert refused("start", "bounce", "lose_page_cache", "mend_disk") == {
-            "another request starts broker 1"
+            "another request is starting broker 1"
         }
         assert ask("POST", f"{at}/free_disk") == (204, None)
 

@@ -57,6 +57,19 @@ def test_the_gap_of_a_broker_with_two_sessions_ends_when_both_are_back() -> None
     ]  # fmt: skip
 
 
+def test_a_new_session_ends_the_gap_of_one_that_expired() -> None:
+    lost_one = event(
+        "zk-timeout", 0, 1, "Session 0x1 for server h:1, Closing socket connection.",
+        values={"session": "0x1"},
+    )  # fmt: skip
+    expired = event("zk-timeout", 100, 1, "Session has expired")
+    another = back(300, 1)._replace(values={"session": "0x2"})
+
+    [gap] = zookeeper_gaps([lost_one, expired, another], [], [], broker_count=3)
+
+    assert (gap.brokers, gap.to_ms) == ([1], START_MS + 300)
+
+
 @pytest.mark.parametrize(
     "line",
     [
