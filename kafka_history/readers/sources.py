@@ -150,9 +150,8 @@ def _with_clusters(
             source = source._replace(broker_id=broker_id)
         named = cluster or look.cluster_id or _cluster_beside(look.path, ids)
         if named is None and source.broker_id is None and len(all_ids) == 1:
-            [named] = (
-                all_ids  # no log of a broker, as ZooKeeper's: it is no sign of another cluster
-            )
+            # A log of no broker, such as ZooKeeper's, is no sign of another cluster.
+            [named] = all_ids
         if named is None:
             named = _cluster_by_path(look.path)
         beside = sorted(ids.get(look.path.parent, ()))
