@@ -456,7 +456,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
             pending.set_exception(dropped)
             raise dropped
         if header.err == LOGIN_REQUIRED:
-            refused = AuthFailedError("it lets nobody in without a login by SASL")
+            refused = AuthFailedError("it requires a login by SASL")
             pending.set_exception(refused)
             raise refused
         if header.zxid > 0:
