@@ -102,7 +102,12 @@ def test_a_frozen_broker_that_is_named_first_leaves_time_for_the_next(
 def create(cluster: KafkaCluster, topic: str, assignment: str) -> None:
     """A topic whose partitions have leaders, known to every broker."""
     zkctl(cluster, "topic", "create", topic, "--replica-assignment", assignment)
-    every = {(topic, partition) for partition in range(len(assignment.split(",")))}
+    wait_until_known(cluster, topic, len(assignment.split(",")))
+
+
+def wait_until_known(cluster: KafkaCluster, topic: str, count: int) -> None:
+    """Until every broker, whichever a command may ask, knows so many partitions of the topic."""
+    every = {(topic, partition) for partition in range(count)}
     wait_for(
         lambda: all(
             every <= cluster.metadata(each).partitions.keys() for each in cluster.broker_ids
@@ -186,6 +191,7 @@ def test_topics_grow(cluster: KafkaCluster) -> None:
     assert state is not None
     assert (state.leader, state.in_sync_replicas) == (1, (1, 3))
 
+    wait_until_known(cluster, "growing", 3)
     told = zkctl(
         cluster,
         *("topic", "alter", "growing", "--partitions", "4", "--replica-assignment", "1:2"),
@@ -200,6 +206,7 @@ def test_topics_grow(cluster: KafkaCluster) -> None:
         "reason": None,
     }
     assert topic_znode(cluster, "growing").partitions[3] == ReplicaAssignment((1, 2))
+    wait_until_known(cluster, "growing", 4)
     again = ("topic", "alter", "growing", "--partitions", "4", "--yes")
     assert zkctl(cluster, *again, exit_code=5) is None
 

@@ -78,7 +78,22 @@ def limit_restored() -> Iterator[int]:
 
 @contextmanager
 def no_more_files() -> Iterator[int]:
-    """Lowers the limit of open files to what is open now; gives the limit."""
+    """Lowers the limit of open files below all that are open but the standard ones; gives it.
+
+    Whatever threads of other tests close meanwhile, its number is above the limit and stays unused.
+    """
+    with limit_restored() as hard:
+        assert {0, 1, 2} <= set(_numbers())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        yield 3
+
+
+@contextmanager
+def no_more_files_but_spare() -> Iterator[int]:
+    """Lowers the limit of open files to what is open now; gives the limit.
+
+    What is closed meanwhile can be opened again, as spare descriptors must be.
+    """
     highest = highest_descriptor()
     free = [os.open(os.devnull, os.O_RDONLY)]
     while free[-1] <= highest:

@@ -16,7 +16,7 @@ from kraft.node.metadata_log_config import MetadataLogConfig
 from kraft.node.quorum_state_file import read_quorum_state, write_quorum_state
 from kraft.node.snapshot_files import MetadataSnapshotFiles, SnapshotWriter
 from kraft.raft.values import ElectionState, OffsetAndEpoch
-from tests.support.descriptors import no_more_files, open_files
+from tests.support.descriptors import no_more_files, no_more_files_but_spare, open_files
 from tests.support.quorum import Quorum, eventually
 
 ROLLS_AT_ONCE = MetadataLogConfig(segment_bytes=300, segment_min_bytes=1)
@@ -61,7 +61,7 @@ async def test_a_node_that_may_open_no_file_rolls_segments_and_commits(
         await append(quorum)
         before = segments(quorum)
 
-        with no_more_files() as limit:
+        with no_more_files_but_spare() as limit:
             for _ in range(5):
                 await append(quorum)
 
@@ -76,7 +76,7 @@ async def test_a_node_that_may_open_no_file_rolls_segments_and_commits(
 
 async def test_followers_that_may_open_no_file_take_over_all_records(tmp_path: Path) -> None:
     async with quorum_with_leader(tmp_path, voters=(1, 2, 3)) as quorum:
-        with no_more_files():
+        with no_more_files_but_spare():
             for _ in range(3):
                 await append(quorum)
 
@@ -92,7 +92,7 @@ async def test_a_node_without_spare_descriptors_waits_and_then_commits_what_wait
 ) -> None:
     async with quorum_with_leader(tmp_path) as quorum:
         [driver] = [node.driver for node in quorum.nodes.values()]
-        with no_more_files():
+        with no_more_files_but_spare():
             while SPARE_DESCRIPTORS.allow_step():
                 await append(quorum)
             committed = driver.node.high_watermark
@@ -107,7 +107,7 @@ async def test_a_node_without_spare_descriptors_waits_and_then_commits_what_wait
 
 async def test_a_node_that_waits_for_descriptors_can_be_stopped(tmp_path: Path) -> None:
     async with quorum_with_leader(tmp_path) as quorum:
-        with no_more_files():
+        with no_more_files_but_spare():
             while SPARE_DESCRIPTORS.allow_step():
                 await append(quorum)
 
@@ -118,7 +118,7 @@ async def test_what_was_committed_without_descriptors_is_there_after_a_restart(
     tmp_path: Path,
 ) -> None:
     async with quorum_with_leader(tmp_path) as quorum:
-        with no_more_files():
+        with no_more_files_but_spare():
             for _ in range(5):
                 await append(quorum)
             before = quorum.log_bytes(1)
@@ -131,7 +131,7 @@ async def test_what_was_committed_without_descriptors_is_there_after_a_restart(
 
 def test_election_and_snapshots_are_written_with_spare_descriptors(tmp_path: Path) -> None:
     election, snapshot_id = ElectionState(7, leader_id=1), OffsetAndEpoch(5, 3)
-    with SPARE_DESCRIPTORS.kept(4), no_more_files():
+    with SPARE_DESCRIPTORS.kept(4), no_more_files_but_spare():
         write_quorum_state(tmp_path, election, (1, 2, 3))
         writer = SnapshotWriter(tmp_path, snapshot_id)
         writer.append(b"content")
