@@ -200,7 +200,7 @@ def change_entities(
 
 def _say_host_names(entities: Sequence[ConfigEntity]) -> None:
     """Say which quotas of host names have no effect at our brokers; Kafka's look names up."""
-    from zkcontroller_cli.values.acls import is_ip_address
+    from kafka_common.sanitizer import is_ip_address
 
     for each in entities:
         if each.kind == IP and not each.is_default and not is_ip_address(each.name):

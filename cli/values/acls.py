@@ -6,7 +6,6 @@ nothing between words; output is in lower case with ``_``.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, Final, TypeVar
@@ -19,6 +18,7 @@ from kafka_common.acls import (
     ResourceType,
     by_pascal_name,
 )
+from kafka_common.sanitizer import is_ip_address
 from replica_manager.security.acl_cache import WILDCARD, AclBinding, AclBindingFilter
 from replica_manager.security.authorizer import CLUSTER_NAME
 from replica_manager.security.principals import USER, Principal, host_name_of, parse_principal
@@ -95,15 +95,6 @@ def parse_host(text: str) -> str:
     if not is_ip_address(text):
         raise BadUsage(f"{text!r} is no IP address: rules are compared with addresses")
     return host_name_of(text)
-
-
-def is_ip_address(text: str) -> bool:
-    """Whether the text is an IPv4 or IPv6 address, perhaps with a zone."""
-    try:
-        ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return False
-    return True
 
 
 def parse_resource(text: str) -> ResourcePattern:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import random
 import socket
@@ -25,6 +24,7 @@ from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.versioned_messages import request_schema
+from kafka_common.sanitizer import is_ip_address
 from kafka_common.wall_time import wall_time_ms
 from kraft.controller.cluster_requests import ControllerRegistrationRequest
 from kraft.controller.quorum_controller import QuorumController
@@ -87,7 +87,8 @@ def controller_maker(
         config_validator=BrokerConfigValidator(config.values),
         placer=StripedReplicaPlacer(chance),
         new_uuid=uuid4,
-        is_resolvable=_is_address,
+        # Kafka resolves host names, too; the controller must not wait for a resolver.
+        is_resolvable=is_ip_address,
         wall_time_ms=wall_time_ms,
     )
     interval_s = config.integer("leader.imbalance.check.interval.seconds")
@@ -112,14 +113,6 @@ def controller_maker(
         ),
     )
     return lambda raft: QuorumController(settings, environment, raft, bootstrap)
-
-
-def _is_address(name: str) -> bool:
-    # Kafka also accepts host names and resolves them; the controller must not wait for a resolver.
-    with contextlib.suppress(ValueError):
-        ipaddress.ip_address(name)
-        return True
-    return False
 
 
 class ControllerRegistrations:

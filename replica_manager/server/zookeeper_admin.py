@@ -202,7 +202,7 @@ class ZooKeeperAdmin:
         self, entity: Entity, changes: Sequence[QuotaChange], *, validate_only: bool
     ) -> None:
         path = entity_path(entity)
-        if IP in entity and not _is_address(path.partition("/")[2]):
+        if IP in entity and not _is_resolvable(path.partition("/")[2]):
             raise RequestRefused(
                 ErrorCode.invalid_request,
                 f"{path.partition('/')[2]} is not a valid IP or resolvable host.",
@@ -287,7 +287,7 @@ async def _in(executor: Executor, call: Callable[[], _R]) -> _R:
     return await asyncio.get_running_loop().run_in_executor(executor, call)
 
 
-def _is_address(name: str) -> bool:
+def _is_resolvable(name: str) -> bool:
     """Whether ``name`` is the default entity, an address, or a host that resolves to one."""
     if name == DEFAULT_ENTITY:
         return True
