@@ -58,6 +58,8 @@ def parse_assignment(text: str) -> tuple[CreatableReplicaAssignment, ...]:
 def topics_from_metadata(response: MetadataResponse) -> list[dict[str, Any]]:
     """The topics of a Metadata response as records; unknown or invalid topics are left out.
 
+    A topic that this user may not describe has counts of None: its partitions are hidden.
+
     Fields that Metadata does not have (reassignment, deletion, configuration) are None.
     """
     return [
@@ -70,11 +72,14 @@ def topics_from_metadata(response: MetadataResponse) -> list[dict[str, Any]]:
 
 def _from_metadata(topic: MetadataResponseTopic) -> dict[str, Any]:
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
+    is_hidden = topic.error_code is ErrorCode.topic_authorization_failed
     return {
         "topic": str(topic.name),
         "topic_id": topic_id_text(topic.topic_id),
-        "partition_count": len(partitions),
-        "replication_factor": len(partitions[0].replica_nodes) if partitions else 0,
+        "partition_count": None if is_hidden else len(partitions),
+        "replication_factor": (
+            len(partitions[0].replica_nodes) if partitions else None if is_hidden else 0
+        ),
         "is_internal": topic.is_internal,
         "is_marked_for_deletion": None,
         "configs": None,

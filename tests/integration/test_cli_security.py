@@ -176,6 +176,24 @@ def test_a_topic_that_a_client_may_not_see_is_no_empty_topic(
     assert "may not see topic orders, that takes Describe on it" in result.stderr
 
 
+def test_a_topic_that_exists_and_is_hidden_has_no_counts(
+    as_admin: Callable[..., Any], cluster: Cluster, certificates: Certificates, tmp_path: Path
+) -> None:
+    as_admin("topic", "create", "hidden", "--replica-assignment", "1")
+    creator = ("--allow-principal", "User:alice", "--operation", "create", "--topic", "hidden")
+    as_admin("acl", "add", *creator, "--yes")
+    properties = over_tls(certificates) | login("SCRAM-SHA-512", "alice", USERS["alice"])
+    where = ("-b", address(cluster, 1, "CLOSED"), "--command-config", written(tmp_path, properties))
+    words = ("topic", "create", "hidden", "--if-not-exists")
+    create = partial(zkctl_here, *where, "-o", "json", *words)
+
+    wait_for(lambda: create().exit_code == 0, "alice to be allowed to create it")
+    row = create().json
+
+    assert (row["is_created"], row["topic_id"]) == (False, None)
+    assert (row["partition_count"], row["replication_factor"]) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("words", "things"),
     [
