@@ -48,7 +48,7 @@ test: $(TEST_INSTALLED)  ## Style, types, import arrows, and all tests that need
 affected: $(TEST_INSTALLED) $(CLI_TYPES)  ## Style, types, and the nearest of the tests that could notice what changed since BASE=commit (main)
 	@$(WITH_JAVA) $(BIN)/python -m scripts.affected --base $(BASE) --workers $(WORKERS)
 
-test-time: $(TEST_INSTALLED)  ## The tests of make test, and the files of them that use most processor time
+test-time: $(TEST_INSTALLED)  ## The tests of make test, and the folders and files of them that use most processor time
 	@$(WITH_JAVA) $(BIN)/pytest -q --processor-time -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 all:  ## Every suite there is, one after the other, and one table of their results and times (an hour)

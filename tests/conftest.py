@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 from hypothesis import settings
-from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 from kazoo import retry as kazoo_retry
 from kazoo.protocol import connection as kazoo_connection
@@ -95,8 +95,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Runs coroutines, watches what tests leave behind and how long files take, and what else."""
     if not config.getoption("--hypothesis-profile"):
         # Hypothesis tries constants out of all modules that are imported, so that the examples of
-        # a test would depend on the tests that its worker has run before.
-        setattr(HypothesisProvider, "_local_constants", Constants())  # noqa: B010 - not its type
+        # a test would depend on the tests that its worker has run before.  It would also look for
+        # them in a thousand files, in each worker.
+        setattr(providers, "_get_local_constants", Constants)  # noqa: B010 - not its type
     config.pluginmanager.register(coroutine_tests)
     config.pluginmanager.register(Leftovers())
     config.pluginmanager.register(FirstCollection(config))

@@ -1,4 +1,4 @@
-"""``pytest --processor-time``: which files of tests use the processors, and for what.
+"""``pytest --processor-time``: which folders and files of tests use the processors, and for what.
 
 Times on the wall depend on what else the machine does; processor time hardly does.  Each process
 sums up its own and that of the processes that it started and that have ended, so a server that
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -78,18 +78,32 @@ class ProcessorTime:
         self.tests.update(tests)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The files that used most, and the sum."""
+        """The sums of all and of the folders, and the files that used most."""
         terminalreporter.write_sep("=", "processor time")
         for line in self.table():
             terminalreporter.write_line(line)
 
     def table(self) -> list[str]:
-        """One line for each of the ``SHOWN`` most expensive files, after one for all of them."""
-        total = sum(self.seconds.values())
+        """A line for all tests, for each folder, and for the ``SHOWN`` most expensive files."""
+        seconds: defaultdict[str, float] = defaultdict(float)
+        tests: Counter[str] = Counter()
+        for file, used in self.seconds.items():
+            seconds[_folder_of(file)] += used
+            tests[_folder_of(file)] += self.tests[file]
         return [
-            f"{total:8.1f} s in all, {sum(self.tests.values())} tests",
-            *(
-                f"{seconds:8.1f} s {self.tests[file]:6d} tests  {file}"
-                for file, seconds in sorted(self.seconds.items(), key=lambda row: -row[1])[:SHOWN]
-            ),
+            f"{sum(seconds.values()):8.1f} s in all, {sum(tests.values())} tests",
+            *_rows(seconds, tests),
+            "",
+            *_rows(self.seconds, self.tests)[:SHOWN],
         ]
+
+
+def _folder_of(file: str) -> str:
+    """``tests/unit``, also for what lies deeper."""
+    return file if file == _COLLECTION else "/".join(file.split("/")[:-1][:2])
+
+
+def _rows(seconds: Mapping[str, float], tests: Mapping[str, int]) -> list[str]:
+    """One line for each of them, the most expensive one first."""
+    dearest = sorted(seconds, key=lambda name: -seconds[name])
+    return [f"{seconds[name]:8.1f} s {tests[name]:6d} tests  {name}" for name in dearest]

@@ -98,17 +98,29 @@ def test_processor_time_counts_the_processes_that_a_test_started() -> None:
     assert processor_seconds() - before > 0.05
 
 
-def test_the_most_expensive_file_comes_first_in_the_table_of_all_workers() -> None:
+def test_the_most_expensive_comes_first_in_the_tables_of_all_workers() -> None:
     class Node:
-        workeroutput: ClassVar = {"processor_time": [{"a": 1.5, "b": 2.0}, {"a": 1, "b": 3}]}
+        workeroutput: ClassVar = {
+            "processor_time": [
+                {"tests/unit/cli/a.py": 1.5, "tests/unit/b.py": 2.0, "tests/wire/c.py": 2.5},
+                {"tests/unit/cli/a.py": 1, "tests/unit/b.py": 3, "tests/wire/c.py": 2},
+            ]
+        }
 
     times = ProcessorTime()
     for node in (Node(), Node(), object()):
         times.pytest_testnodedown(node)
 
-    total, *files = times.table()
-    assert total.split() == ["7.0", "s", "in", "all,", "8", "tests"]
-    assert [line.split()[0::4] for line in files] == [["4.0", "b"], ["3.0", "a"]]
+    total, *rows = (line.split() for line in times.table())
+    assert total == ["12.0", "s", "in", "all,", "12", "tests"]
+    assert [row[0:5:2] for row in rows] == [
+        ["7.0", "8", "tests/unit"],
+        ["5.0", "4", "tests/wire"],
+        [],
+        ["5.0", "4", "tests/wire/c.py"],
+        ["4.0", "6", "tests/unit/b.py"],
+        ["3.0", "2", "tests/unit/cli/a.py"],
+    ]
 
 
 def drawn() -> list[int]:
