@@ -19,7 +19,7 @@ SIZE = 3_000_000
 
 @pytest.fixture
 def content() -> bytes:
-    return bytes(number % 251 for number in range(SIZE))
+    return (bytes(range(251)) * (SIZE // 251 + 1))[:SIZE]
 
 
 @pytest.fixture
