@@ -1,7 +1,8 @@
 """Everything that can happen to a small quorum, breadth first, from several beginnings.
 
-The storms try a few long runs.  This test tries all short ones, up to ``MOST_STATES`` states.  Two
-states count as one if their nodes, logs and messages are equal, whatever their clocks show.
+The storms try a few long runs.  This test tries all short ones, up to ``MOST_STATES`` states where
+six seeds or more are run, and a sixth of that for each seed where fewer are.  Two states count as
+one if their nodes, logs and messages are equal, whatever their clocks show.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import pytest
 
 from kafka_common.errors import RaftFatal
 from kraft.raft.states import StateName
+from tests.simulation.conftest import SEEDS_BY_DEFAULT
 from tests.simulation.raft_small_quorum import Choice, SmallQuorum
 
 MOST_STATES: Final = 600
 """Of each beginning."""
+STATES_EACH_SEED: Final = 100
 
 
 def explored(beginning: tuple[Choice, ...], most_states: int = MOST_STATES) -> list[SmallQuorum]:
@@ -66,10 +69,15 @@ Node 3 has asked node 2 for its vote in the same epoch.
     [(), ELECTED, REPLICATED, OVERTAKEN],
     ids=["nothing", "elected", "replicated", "overtaken"],
 )
-def test_no_choice_breaks_a_rule(beginning: tuple[Choice, ...]) -> None:
-    states = explored(beginning)
+def test_no_choice_breaks_a_rule(
+    beginning: tuple[Choice, ...], request: pytest.FixtureRequest
+) -> None:
+    seeds: int = request.config.getoption("seeds", SEEDS_BY_DEFAULT)
+    most_states = min(MOST_STATES, STATES_EACH_SEED * seeds)
 
-    assert len(states) >= MOST_STATES
+    states = explored(beginning, most_states)
+
+    assert len(states) >= most_states
 
 
 def test_the_beginnings_are_what_they_are_called() -> None:
