@@ -127,7 +127,7 @@ incidents: $(TEST_INSTALLED)  ## INCIDENTS=n random incidents on real brokers: t
 	@$(WITH_JAVA) $(BIN)/pytest -q -n 2 -m kit tests/kit/test_incidents.py --incidents $(INCIDENTS)
 
 # The folder, and the files elsewhere that hold tests with its marker.
-ATTACKS := tests/attack tests/unit/replica_manager/configuration/test_hostile_properties.py tests/unit/replica_manager/server/test_large_requests.py
+ATTACKS := tests/attack tests/unit/replica_manager/configuration/test_hostile_properties.py tests/unit/replica_manager/server/test_hostile_batches.py tests/unit/replica_manager/server/test_large_requests.py
 
 attack: $(TEST_INSTALLED)  ## Hostile requests at live brokers and quorum nodes, SHARE=x of all shapes (minutes; a JVM)
 	@$(WITH_JAVA) ZKCONTROLLER_ATTACK_SHARE=$(SHARE) $(BIN)/pytest -q -m attack $(or $(ONLY),$(ATTACKS)) --durations=5

@@ -32,6 +32,7 @@ readonly ATTACK="
     tests/attack/test_random_requests.py
     tests/attack/test_huge_messages.py
     tests/attack/test_descriptor_limits.py
+    tests/unit/replica_manager/server/test_hostile_batches.py
     tests/unit/replica_manager/server/test_large_requests.py"
 readonly KIT="
     tests/kit/test_known_bugs_of_kafka.py

@@ -39,6 +39,11 @@ LOOP_BOUND_MS = 60.0
 """Processor time of a callback; a slice of a check is one or two milliseconds of it."""
 
 KINDS = every_kind()
+SLOW = (
+    "as many records as are allowed, of alternating lengths",
+    "400,000 records in gzip",
+)
+"""Their checks take seconds, so that ``make attack`` runs them; the others have fewer records."""
 HUNDRED = block([1000], 100)
 """A block of 100,000 bytes, and its count of records."""
 
@@ -55,7 +60,13 @@ def long_records(count: int = 20_000, producer: tuple[int, int, int] = (-1, -1, 
     return packed_batch(*block([0, 0, 1, 1], count), Codec.ZSTD, producer)
 
 
-@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(make, id=name, marks=[pytest.mark.attack] if name in SLOW else [])
+        for name, make in KINDS.items()
+    ],
+)
 def test_a_batch_that_holds_much_work_does_not_hold_the_loop(
     world: BrokerWorld, make: Callable[[], Hostile]
 ) -> None:
