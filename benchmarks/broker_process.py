@@ -77,11 +77,7 @@ class BrokerProcess(ABC):
 
     def launch(self) -> None:
         """Starts the process.  It ends with the thread that calls this."""
-        self.logs.mkdir(parents=True, exist_ok=True)
-        properties = self.directory / "server.properties"
-        properties.write_text(
-            "".join(f"{key}={self._properties[key]}\n" for key in self._properties)
-        )
+        properties = self.write_properties()
         self._spoke.clear()
         self._process = subprocess.Popen(
             [*_dying_with_us(), *self._command(properties)],
@@ -93,6 +89,15 @@ class BrokerProcess(ABC):
         )
         self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
         self._reader.start()
+
+    def write_properties(self) -> Path:
+        """Writes ``server.properties``, and makes the folder of the logs."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        properties = self.directory / "server.properties"
+        properties.write_text(
+            "".join(f"{key}={self._properties[key]}\n" for key in self._properties)
+        )
+        return properties
 
     def wait_until_started(self, timeout_s: float = 120) -> None:
         """Waits until it says that it serves; BrokerDidNotStartError if it does not."""

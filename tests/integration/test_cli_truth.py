@@ -37,7 +37,7 @@ class CutWorld(World):
     """Brokers with a listener for clients and one for brokers, broker 3's behind a proxy."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
-        super().__init__(cluster, cluster.start_ours, directory)
+        super().__init__(cluster, cluster.start_forked, directory)
         clients, self._internal = free_ports(2)
         self.proxy = Proxy(f"127.0.0.1:{self._internal}")
         self._own = {

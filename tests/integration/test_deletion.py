@@ -26,7 +26,7 @@ def world(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) -> I
     directory = tmp_path_factory.mktemp("deletion")
     cluster = Cluster(f"{zookeeper_connect}/deletion", directory)
     try:
-        world = World(cluster, cluster.start_ours, directory)
+        world = World(cluster, cluster.start_forked, directory)
         world.start_all()
         yield world
     finally:

@@ -26,7 +26,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("doctor")
     with EmbeddedZooKeeper(directory / "zookeeper") as server:
         cluster = Cluster(f"{server.connect}/doctor", directory)
-        with started_world(cluster, cluster.start_ours, directory) as world:
+        with started_world(cluster, cluster.start_forked, directory) as world:
             yield world
 
 

@@ -120,7 +120,7 @@ def test_an_ensemble_is_silent_until_it_loses_one_server_and_then_its_quorum(
         )
         cluster = Cluster(ensemble.connect, tmp_path)
         stack.callback(cluster.close)
-        world = World(cluster, cluster.start_ours, tmp_path)
+        world = World(cluster, cluster.start_forked, tmp_path)
         world.start(1)
         cluster.wait_until(lambda: cluster.controller_id() == 1, "a controller")
 
@@ -149,7 +149,7 @@ def alone(tmp_path: Path) -> Iterator[World]:
     with EmbeddedZooKeeper(tmp_path / "zookeeper", properties=properties) as server:
         cluster = Cluster(server.connect, tmp_path)
         try:
-            world = World(cluster, cluster.start_ours, tmp_path)
+            world = World(cluster, cluster.start_forked, tmp_path)
             world.start(1)
             cluster.wait_until(lambda: cluster.controller_id() == 1, "a controller")
             yield world
@@ -178,7 +178,7 @@ def test_watching_remembers_earlier_looks_and_outlives_zookeeper(
     cluster = Cluster(own_zookeeper.connect, tmp_path)
     with ExitStack() as stack:
         stack.callback(cluster.close)
-        world = World(cluster, cluster.start_ours, tmp_path)
+        world = World(cluster, cluster.start_forked, tmp_path)
         world.start(1)
         cluster.wait_until(lambda: cluster.controller_id() == 1, "a controller")
         watching = subprocess.Popen(

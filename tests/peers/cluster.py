@@ -16,6 +16,7 @@ from kio.schema.metadata.v11.response import MetadataResponse
 from benchmarks.broker_process import BrokerProcess, OurBroker
 from benchmarks.kafka_peer import KafkaBroker, run_kafka_tool
 from kafka_common.net.connection import Connection
+from tests.support.forked_broker import ForkedBroker
 from zkcontroller.zookeeper.requests import Delete, ListChildren, Znode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 
@@ -69,6 +70,16 @@ class Cluster:
         """Starts one of our brokers; it is registered when this returns."""
         directory = self._directory / f"ours-{broker_id}"
         broker = OurBroker(broker_id, self.zookeeper, directory, PROPERTIES | dict(overrides or {}))
+        self.start(broker)
+        return broker
+
+    def start_forked(
+        self, broker_id: int, overrides: Mapping[str, str] | None = None
+    ) -> ForkedBroker:
+        """As :meth:`start_ours`, with less work for the processors."""
+        directory = self._directory / f"ours-{broker_id}"
+        properties = PROPERTIES | dict(overrides or {})
+        broker = ForkedBroker(broker_id, self.zookeeper, directory, properties)
         self.start(broker)
         return broker
 
