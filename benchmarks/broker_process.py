@@ -15,7 +15,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from typing_extensions import override
 
@@ -57,6 +57,7 @@ class BrokerProcess(ABC):
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._spoke = threading.Event()
+        self._has_started = False
 
     @abstractmethod
     def _command(self, properties: Path) -> Sequence[str]: ...
@@ -79,6 +80,7 @@ class BrokerProcess(ABC):
         """Starts the process.  It ends with the thread that calls this."""
         properties = self.write_properties()
         self._spoke.clear()
+        self._has_started = False
         self._process = subprocess.Popen(
             [*_dying_with_us(), *self._command(properties)],
             stdin=subprocess.DEVNULL,
@@ -101,7 +103,8 @@ class BrokerProcess(ABC):
 
     def wait_until_started(self, timeout_s: float = 120) -> None:
         """Waits until it says that it serves; BrokerDidNotStartError if it does not."""
-        if not self._spoke.wait(timeout_s) or not self.is_running:
+        self._spoke.wait(timeout_s)
+        if not self._has_started or not self.is_running:
             self.kill()
             raise BrokerDidNotStartError(
                 f"{self.name} broker {self.broker_id} did not start:\n{self._last_words()}"
@@ -151,14 +154,19 @@ class BrokerProcess(ABC):
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        with (self.directory / "stdout.log").open("a") as kept, process.stdout:
-            for line in process.stdout:
+        self._keep(process.stdout)
+        process.wait()
+        self._spoke.set()  # wakes those who wait: it has ended
+
+    def _keep(self, output: IO[str]) -> None:
+        """Writes what the process says to a file, until its end closes the pipe."""
+        with (self.directory / "stdout.log").open("a") as kept, output:
+            for line in output:
                 kept.write(line)
                 kept.flush()
                 if STARTED in line:
+                    self._has_started = True
                     self._spoke.set()
-        process.wait()
-        self._spoke.set()  # wakes those who wait; is_running tells the truth
 
     def _last_words(self) -> str:
         return "\n".join((self.directory / "stdout.log").read_text().splitlines()[-20:])

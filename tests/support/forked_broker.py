@@ -8,21 +8,18 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from typing import Final
 
 from typing_extensions import override
 
-from benchmarks.broker_process import STARTED, BrokerDidNotStartError, OurBroker
-from zkcontroller_testing.fork_server import ForkedProcess, ForkServer
-
-_SERVER: Final = ForkServer("replica_manager")
+from benchmarks.broker_process import OurBroker
+from zkcontroller_testing.brokers import FORKED_BROKERS
+from zkcontroller_testing.fork_server import ForkedProcess
 
 
 class ForkedBroker(OurBroker):
     """As :class:`OurBroker`, but its process is a child of the fork server."""
 
     _forked: ForkedProcess | None = None
-    _has_started = False
 
     @property
     @override
@@ -43,7 +40,7 @@ class ForkedBroker(OurBroker):
         self._has_started = False
         ours, theirs = os.pipe()
         try:
-            self._forked = _SERVER.start(
+            self._forked = FORKED_BROKERS.start(
                 "replica_manager",
                 [str(properties), "--logs-dir", str(self.logs)],
                 stdout=theirs,
@@ -57,16 +54,6 @@ class ForkedBroker(OurBroker):
             os.close(theirs)
         self._reader = threading.Thread(target=self._listen, args=(ours,), daemon=True)
         self._reader.start()
-
-    @override
-    def wait_until_started(self, timeout_s: float = 120) -> None:
-        """Waits until it says that it serves; BrokerDidNotStartError if it does not."""
-        self._spoke.wait(timeout_s)
-        if not self._has_started:
-            self.kill()
-            raise BrokerDidNotStartError(
-                f"{self.name} broker {self.broker_id} did not start:\n{self._last_words()}"
-            )
 
     @override
     def stop(self, timeout_s: float = 60) -> int:
@@ -89,15 +76,5 @@ class ForkedBroker(OurBroker):
             self._reader.join(10)
 
     def _listen(self, output: int) -> None:
-        """Keeps what the process says, until its end closes the pipe."""
-        with (
-            os.fdopen(output, errors="replace") as said,
-            (self.directory / "stdout.log").open("a") as kept,
-        ):
-            for line in said:
-                kept.write(line)
-                kept.flush()
-                if STARTED in line:
-                    self._has_started = True
-                    self._spoke.set()
+        self._keep(os.fdopen(output, errors="replace"))
         self._spoke.set()
