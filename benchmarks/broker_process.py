@@ -78,9 +78,16 @@ class BrokerProcess(ABC):
 
     def launch(self) -> None:
         """Starts the process.  It ends with the thread that calls this."""
-        properties = self.write_properties()
+        properties = self._write_properties()
         self._spoke.clear()
         self._has_started = False
+        self._reader = threading.Thread(
+            target=self._keep, args=(self._spawn(properties),), daemon=True
+        )
+        self._reader.start()
+
+    def _spawn(self, properties: Path) -> IO[str]:
+        """Starts the process, and returns what it says."""
         self._process = subprocess.Popen(
             [*_dying_with_us(), *self._command(properties)],
             stdin=subprocess.DEVNULL,
@@ -89,17 +96,8 @@ class BrokerProcess(ABC):
             text=True,
             errors="replace",
         )
-        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
-        self._reader.start()
-
-    def write_properties(self) -> Path:
-        """Writes ``server.properties``, and makes the folder of the logs."""
-        self.logs.mkdir(parents=True, exist_ok=True)
-        properties = self.directory / "server.properties"
-        properties.write_text(
-            "".join(f"{key}={self._properties[key]}\n" for key in self._properties)
-        )
-        return properties
+        assert self._process.stdout is not None
+        return self._process.stdout
 
     def wait_until_started(self, timeout_s: float = 120) -> None:
         """Waits until it says that it serves; BrokerDidNotStartError if it does not."""
@@ -152,11 +150,14 @@ class BrokerProcess(ABC):
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
 
-    def _read(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        self._keep(process.stdout)
-        process.wait()
-        self._spoke.set()  # wakes those who wait: it has ended
+    def _write_properties(self) -> Path:
+        """Writes ``server.properties``, and makes the folder of the logs."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        properties = self.directory / "server.properties"
+        properties.write_text(
+            "".join(f"{key}={self._properties[key]}\n" for key in self._properties)
+        )
+        return properties
 
     def _keep(self, output: IO[str]) -> None:
         """Writes what the process says to a file, until its end closes the pipe."""
@@ -167,6 +168,7 @@ class BrokerProcess(ABC):
                 if STARTED in line:
                     self._has_started = True
                     self._spoke.set()
+        self._spoke.set()  # wakes those who wait: it has ended
 
     def _last_words(self) -> str:
         return "\n".join((self.directory / "stdout.log").read_text().splitlines()[-20:])

@@ -72,14 +72,12 @@ def topics_from_metadata(response: MetadataResponse) -> list[dict[str, Any]]:
 
 def _from_metadata(topic: MetadataResponseTopic) -> dict[str, Any]:
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
-    is_hidden = topic.error_code is ErrorCode.topic_authorization_failed
+    without = None if topic.error_code is ErrorCode.topic_authorization_failed else 0
     return {
         "topic": str(topic.name),
         "topic_id": topic_id_text(topic.topic_id),
-        "partition_count": None if is_hidden else len(partitions),
-        "replication_factor": (
-            len(partitions[0].replica_nodes) if partitions else None if is_hidden else 0
-        ),
+        "partition_count": len(partitions) or without,
+        "replication_factor": len(partitions[0].replica_nodes) if partitions else without,
         "is_internal": topic.is_internal,
         "is_marked_for_deletion": None,
         "configs": None,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
+from pathlib import Path
+from typing import IO
 
 from typing_extensions import override
 
@@ -33,11 +34,7 @@ class ForkedBroker(OurBroker):
         return self._forked is not None and self._forked.poll() is None
 
     @override
-    def launch(self) -> None:
-        """Starts the process."""
-        properties = self.write_properties()
-        self._spoke.clear()
-        self._has_started = False
+    def _spawn(self, properties: Path) -> IO[str]:
         ours, theirs = os.pipe()
         try:
             self._forked = FORKED_BROKERS.start(
@@ -52,8 +49,7 @@ class ForkedBroker(OurBroker):
             raise
         finally:
             os.close(theirs)
-        self._reader = threading.Thread(target=self._listen, args=(ours,), daemon=True)
-        self._reader.start()
+        return os.fdopen(ours, errors="replace")
 
     @override
     def stop(self, timeout_s: float = 60) -> int:
@@ -74,7 +70,3 @@ class ForkedBroker(OurBroker):
         self._forked.wait(30)
         if self._reader is not None:
             self._reader.join(10)
-
-    def _listen(self, output: int) -> None:
-        self._keep(os.fdopen(output, errors="replace"))
-        self._spoke.set()
