@@ -59,7 +59,7 @@ class Ensemble:
             directory = self._directory / f"server-{number}"
             (directory / "data").mkdir(parents=True)
             (directory / "data" / "myid").write_text(str(number))
-            (directory / "log4j2.xml").write_text(LOG4J2.format(log_file=directory / "log"))
+            (directory / "log4j2.properties").write_text(LOG4J2.format(log_file=directory / "log"))
             (directory / "zoo.cfg").write_text(
                 CONFIGURATION.format(data=directory / "data", port=port, servers=self._servers)
             )
@@ -67,7 +67,7 @@ class Ensemble:
                 [
                     find_java(None),
                     *JVM_FLAGS,
-                    f"-Dlog4j2.configurationFile={directory / 'log4j2.xml'}",
+                    f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}",
                     "-cp",
                     os.pathsep.join(map(str, find_jars())),
                     "org.apache.zookeeper.server.quorum.QuorumPeerMain",

@@ -18,6 +18,7 @@ from tests.support.zookeepers import PATIENCE_S
 from zkcontroller.zookeeper.container import ZooKeeperContainer
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, is_serving
 from zkcontroller.zookeeper.requests import Create, Znode
+from zkcontroller.zookeeper.server_jars import JARS_VARIABLE, cache_folder, find_jars
 from zkcontroller_testing.cluster import KafkaCluster
 
 PARENT = """
@@ -94,6 +95,29 @@ def test_the_server_dies_with_its_parent(tmp_path: Path) -> None:
         while is_alive(int(pid)):
             assert time.monotonic() < deadline, "the server outlived its parent"
             os.sched_yield()
+
+
+@pytest.mark.integration
+def test_a_server_starts_from_the_classes_that_the_one_before_it_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(JARS_VARIABLE, str(find_jars()[0].parent))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    server = EmbeddedZooKeeper(tmp_path / "zookeeper")
+    server.start()
+    server.stop()
+    (archive,) = cache_folder().iterdir()
+
+    server.start()
+    is_used = str(archive) in Path(f"/proc/{server.pid}/maps").read_text()
+    server.kill()
+    archive.chmod(0o600)
+    os.truncate(archive, archive.stat().st_size // 2)
+    server.start()
+    server.kill()
+
+    assert is_used
+    assert list(cache_folder().iterdir()) == []
 
 
 @pytest.mark.integration

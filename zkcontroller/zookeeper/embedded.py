@@ -24,12 +24,15 @@ from typing import Final
 
 from kafka_common.errors import ZooKeeperUnavailable
 from kafka_common.process.java_runtime import find_java
+from zkcontroller.zookeeper.class_archive import ClassArchive
 from zkcontroller.zookeeper.server_jars import find_jars
 
 READY_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
 LOG_LINES_IN_ERRORS: Final = 15
 PR_SET_PDEATHSIG: Final = 1
+EXIT_STATUS_OF_SIGTERM: Final = 143
+"""A JVM's, after it has run what it runs at its end."""
 
 # With the first JIT tier and the serial collector a small server starts within a second.
 JVM_FLAGS: Final = (
@@ -44,20 +47,16 @@ JVM_FLAGS: Final = (
     "-Dzookeeper.admin.enableServer=false",
     "-Dzookeeper.jmx.log4j.disable=true",
     "-Dzookeeper.4lw.commands.whitelist=ruok,srvr,isro,mntr,cons,conf",
-    # The server keeps recent transactions in memory for followers; this one has no followers.
-    "-Dzookeeper.commitLogCount=10",
 )
 
 LOG4J2: Final = """\
-<?xml version="1.0" encoding="UTF-8"?>
-<Configuration status="off">
-  <Appenders>
-    <File name="file" fileName="{log_file}" append="true">
-      <PatternLayout pattern="[%d] %p %m (%c)%n%throwable{{short}}"/>
-    </File>
-  </Appenders>
-  <Loggers><Root level="warn"><AppenderRef ref="file"/></Root></Loggers>
-</Configuration>
+status = off
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log_file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = [%d] %p %m (%c)%n%throwable{{short}}
+rootLogger = warn, file
 """
 
 
@@ -91,6 +90,7 @@ class EmbeddedZooKeeper:
         self._jvm_flags = jvm_flags
         self._properties = {} if properties is None else properties
         self._process: subprocess.Popen[bytes] | None = None
+        self._archive: ClassArchive | None = None
 
     @property
     def connect(self) -> str:
@@ -112,17 +112,20 @@ class EmbeddedZooKeeper:
         self._data_dir.mkdir(parents=True, exist_ok=True)
         self._port = self._port or free_port()
         config = self._write_configuration()
+        archive = ClassArchive(java, class_path)
         command = [
             java,
             *JVM_FLAGS,
+            *archive.flags(),
             *self._jvm_flags,
-            f"-Dlog4j2.configurationFile={self._data_dir / 'log4j2.xml'}",
+            f"-Dlog4j2.configurationFile={self._data_dir / 'log4j2.properties'}",
             "-cp",
             class_path,
             "org.apache.zookeeper.server.ZooKeeperServerMain",
             str(config),
         ]
         self._process = _spawn(command, self._data_dir, self._console)
+        self._archive = archive
         try:
             self._wait_until_ready(self._process)
         except BaseException:
@@ -143,14 +146,19 @@ class EmbeddedZooKeeper:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        self._process = None
+        self._ended(process)
 
     def kill(self) -> None:
         """Ends the server as a crash would (SIGKILL); :meth:`start` may follow."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._process = None
+            self._ended(self._process)
+
+    def _ended(self, process: subprocess.Popen[bytes]) -> None:
+        assert self._archive is not None
+        self._archive.server_ended(in_order=process.returncode == EXIT_STATUS_OF_SIGTERM)
+        self._process = None
 
     def __enter__(self) -> EmbeddedZooKeeper:
         self.start()
@@ -175,7 +183,9 @@ class EmbeddedZooKeeper:
 
     def _write_configuration(self) -> Path:
         data_dir = self._data_dir.resolve()
-        (data_dir / "log4j2.xml").write_text(LOG4J2.format(log_file=data_dir / "zookeeper.log"))
+        (data_dir / "log4j2.properties").write_text(
+            LOG4J2.format(log_file=data_dir / "zookeeper.log")
+        )
         config = data_dir / "zoo.cfg"
         config.write_text(
             f"dataDir={data_dir / 'data'}\n"
