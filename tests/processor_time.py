@@ -1,8 +1,7 @@
 """``pytest --processor-time``: which folders and files of tests use the processors, and for what.
 
-Times on the wall depend on what else the machine does; processor time hardly does.  Each process
-sums up its own and that of the processes that it started and that have ended, so a server that
-outlives a test counts for the test during which it ends.
+Times on the wall depend on what else the machine does; processor time hardly does.  What a server
+uses counts for the test that runs meanwhile, whoever started it.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Generator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
-
-from zkcontroller_testing import fork_server
 
 SHOWN: Final = 40
 _COLLECTION: Final = "(imports and collection)"
@@ -23,16 +21,22 @@ _OUTPUT_KEY: Final = "processor_time"
 
 
 def processor_seconds() -> float:
-    """Processor time of this process and of its children that have ended, in seconds.
+    """Processor time of this process and of all that it started, in seconds.
 
-    The children of fork servers are ours, too.
+    Of a child that runs, or has ended but was not waited for, its own and what its own children
+    had used when they ended: a fork server's brokers are known at their end.
     """
-    times = os.times()
-    ours = times.user + times.system + times.children_user + times.children_system
-    return ours + sum(map(_processor_seconds_of, fork_server.servers.values()))
+    children = [child for task in Path("/proc/self/task").iterdir() for child in _children_of(task)]
+    return sum(map(_processor_seconds_of, ("self", *children)))
 
 
-def _processor_seconds_of(pid: int) -> float:
+def _children_of(task: Path) -> list[str]:
+    with suppress(OSError):  # a thread that has ended meanwhile
+        return (task / "children").read_text(encoding="ascii").split()
+    return []
+
+
+def _processor_seconds_of(pid: str) -> float:
     with suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
         fields = stat.read().rpartition(")")[2].split()
         return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")

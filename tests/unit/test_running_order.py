@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -91,11 +92,19 @@ def test_every_test_of_such_a_folder_has_its_marker(folder: str) -> None:
 
 def test_processor_time_counts_the_processes_that_a_test_started() -> None:
     before = processor_seconds()
+    used = "import time\nwhile time.process_time() < 0.1: pass\nprint(flush=True)\ninput()"
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", used], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        of_a_running_process = processor_seconds() - before
+        process.stdin.close()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        of_an_ended_process = processor_seconds() - before
 
-    used = "import time\nwhile time.process_time() < 0.1: pass"
-    subprocess.run([sys.executable, "-S", "-c", used], check=True)
-
-    assert processor_seconds() - before > 0.05
+    assert 0.05 < of_a_running_process <= of_an_ended_process <= processor_seconds() - before
 
 
 def test_the_most_expensive_comes_first_in_the_tables_of_all_workers() -> None:
