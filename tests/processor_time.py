@@ -1,7 +1,7 @@
 """``pytest --processor-time``: which folders and files of tests use the processors, and for what.
 
 Times on the wall depend on what else the machine does; processor time hardly does.  What a server
-uses counts for the test that runs meanwhile, whoever started it.
+uses counts for the test that runs meanwhile, whether it or an earlier one started the server.
 """
 
 from __future__ import annotations
