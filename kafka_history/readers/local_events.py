@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import compress, repeat
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -76,13 +77,21 @@ def _folder(cluster: str | None) -> str:
 def _events(
     table: pa.Table, pieces: Mapping[tuple[str, int], PiecePlace], cluster: str | None
 ) -> Iterator[Event]:
-    places = zip(*(table[name].to_pylist() for name in ("uri", "block", "line_id")), strict=True)
-    rows = zip(*(_values(table, name) for name in _STORED), strict=True)
-    for (uri, block, line_id), row in zip(places, rows, strict=True):
-        piece = pieces.get((uri, block))
-        # A row without a time is no event, because it cannot be put in order.
-        if piece is not None and row[_TIME] is not None:
-            yield Event(cluster, piece.file, line_id + piece.lines_before + 1, *row)
+    uris, blocks, line_ids = (table[name].to_pylist() for name in ("uri", "block", "line_id"))
+    found = [pieces.get(place) for place in zip(uris, blocks, strict=True)]
+    files = [None if piece is None else piece.file for piece in found]
+    lines = [
+        None if piece is None else line_id + piece.lines_before + 1
+        for line_id, piece in zip(line_ids, found, strict=True)
+    ]
+    columns = [_values(table, name) for name in _STORED]
+    # A row without a time is no event, because it cannot be put in order.
+    are_events = [
+        piece is not None and time_ms is not None
+        for piece, time_ms in zip(found, columns[_TIME], strict=True)
+    ]
+    rows = zip(repeat(cluster, len(found)), files, lines, *columns, strict=True)
+    return map(Event._make, compress(rows, are_events))
 
 
 def _values(table: pa.Table, name: str) -> list[Any]:

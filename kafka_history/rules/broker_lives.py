@@ -118,7 +118,7 @@ def signs_of_life(events: Iterable[Event]) -> Iterator[tuple[int, SignOfLife]]:
         broker = event.broker_id
         if broker is None or event.text is None:
             continue
-        begun[broker] += any(mark in _STARTS for mark, about in _marks(event) if about == broker)
+        begun[broker] += any(mark in _STARTS and about == broker for mark, about in _marks(event))
         if event.kind != DUMP and not event.says(*PRELUDE):
             last[broker, begun[broker], event.time_ms // 1000] = event
     for (broker, _, _), event in last.items():

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import permutations
+from itertools import permutations, zip_longest
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka_history.rules.event import Event, in_order
@@ -92,16 +92,16 @@ def copied_lines(events: Iterable[Event]) -> Iterator[CopiedLine]:
     ``events``: at least all those in overlapping files that are equal to one in another file.
     """
     # Equal lines in one file are separate events: match the first with the first, and so on.
-    times: defaultdict[tuple[_Said, str], int] = defaultdict(int)
-    same: defaultdict[tuple[_Said, int], list[Event]] = defaultdict(list)
+    by_file: defaultdict[_Said, dict[str, list[Event]]] = defaultdict(dict)
     for event in in_order(events):
-        said = _said(event)
-        times[said, event.file] += 1
-        same[said, times[said, event.file]].append(event)
-    for each in same.values():
-        first, *others = sorted(each, key=_rank)
-        for event in others:
-            yield CopiedLine(event.file, event.line, first.file)
+        by_file[_said(event)].setdefault(event.file, []).append(event)
+    for files in by_file.values():
+        if len(files) == 1:
+            continue
+        for same in zip_longest(*files.values()):
+            first, *others = sorted(filter(None, same), key=_rank)
+            for event in others:
+                yield CopiedLine(event.file, event.line, first.file)
 
 
 def copies(lines: Iterable[CopiedLine]) -> Iterator[Copies]:

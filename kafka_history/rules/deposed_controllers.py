@@ -61,6 +61,10 @@ def is_work(event: Event) -> bool:
 
 def zombies(events: Sequence[Event], held: Sequence[Tenure]) -> Iterator[Zombie]:
     """Every zombie; ``events``, in order: at least those after a tenure that :func:`is_work`."""
+    works: defaultdict[tuple[int | None, int | None], list[Event]] = defaultdict(list)
+    for event in events:
+        if is_work(event):
+            works[event.broker_id, event.controller_epoch].append(event)
     for tenure in held:
         later = [each for each in held if each.controller_epoch > tenure.controller_epoch]
         following = min(later, key=lambda each: (each.controller_epoch, each.from_ms), default=None)
@@ -71,11 +75,8 @@ def zombies(events: Sequence[Event], held: Sequence[Tenure]) -> Iterator[Zombie]
         # Lines under the old epoch after the tenure ended; a restarted broker gets a new epoch.
         done = [
             event
-            for event in events
-            if event.broker_id == tenure.broker
-            and event.controller_epoch == tenure.controller_epoch
-            and event.time_ms > tenure.to_ms + GRACE_MS
-            and is_work(event)
+            for event in works[tenure.broker, tenure.controller_epoch]
+            if event.time_ms > tenure.to_ms + GRACE_MS
         ]
         signs = [tenure.resigned_ms, *(event.time_ms for event in done[-1:])]
         to_ms = max((each for each in signs if each is not None), default=tenure.to_ms)

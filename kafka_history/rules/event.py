@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 
@@ -76,7 +77,7 @@ class Event(NamedTuple):
 
     def says(self, *texts: str) -> bool:
         """Whether the message contains at least one of these texts."""
-        return self.text is not None and any(text in self.text for text in texts)
+        return self.text is not None and any(map(self.text.__contains__, texts))
 
     def ends_with(self, text: str) -> bool:
         """Whether the message ends with this text."""
@@ -85,4 +86,4 @@ class Event(NamedTuple):
 
 def in_order(events: Iterable[Event]) -> list[Event]:
     """The events sorted by time, then by file and line."""
-    return sorted(events, key=lambda event: (event.time_ms, event.file, event.line))
+    return sorted(events, key=attrgetter("time_ms", "file", "line"))

@@ -114,12 +114,18 @@ class LastWords(NamedTuple):
 
 def last_words(events: Iterable[Event]) -> dict[int | None, LastWords]:
     """The last words of each broker; ``events``: all events."""
-    found: dict[int | None, LastWords] = {}
+    last_ms: dict[int | None, int] = {}
+    loggers: defaultdict[int | None, set[str]] = defaultdict(set)
     for event in events:
-        last_ms, has_log = found.get(event.broker_id, LastWords(event.time_ms, False))
-        is_controllers = (event.logger or "").startswith("kafka.controller")
-        found[event.broker_id] = LastWords(max(last_ms, event.time_ms), has_log or is_controllers)
-    return found
+        broker = event.broker_id
+        last_ms[broker] = max(event.time_ms, last_ms.get(broker, event.time_ms))
+        loggers[broker].add(event.logger or "")
+    return {
+        broker: LastWords(
+            at_ms, any(each.startswith("kafka.controller") for each in loggers[broker])
+        )
+        for broker, at_ms in last_ms.items()
+    }
 
 
 def is_controllers(event: Event) -> bool:
