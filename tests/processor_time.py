@@ -17,6 +17,7 @@ import pytest
 
 SHOWN: Final = 40
 _COLLECTION: Final = "(imports and collection)"
+_ENDS: Final = "(servers of a whole run)"
 _OUTPUT_KEY: Final = "processor_time"
 
 
@@ -49,6 +50,7 @@ class ProcessorTime:
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.tests: Counter[str] = Counter()
+        self._at_the_end = 0.0
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
@@ -63,8 +65,17 @@ class ProcessorTime:
         try:
             return (yield)
         finally:
-            self.seconds[file] += processor_seconds() - before
+            self.seconds[file] += processor_seconds() - before - self._at_the_end
             self.tests[file] += 1
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> Generator[None]:
+        """What servers that all tests share have used is known when they end, after the last."""
+        before = processor_seconds()
+        yield
+        if nextitem is None:
+            self._at_the_end = processor_seconds() - before
+            self.seconds[_ENDS] += self._at_the_end
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -104,7 +115,7 @@ class ProcessorTime:
 
 def _folder_of(file: str) -> str:
     """``tests/unit``, also for what lies deeper."""
-    return file if file == _COLLECTION else "/".join(file.split("/")[:-1][:2])
+    return file if file in (_COLLECTION, _ENDS) else "/".join(file.split("/")[:-1][:2])
 
 
 def _rows(seconds: Mapping[str, float], tests: Mapping[str, int]) -> list[str]:
