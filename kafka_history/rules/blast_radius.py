@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from kafka_history.rules.acts import Effect
@@ -64,24 +65,30 @@ def changes(
 
 def ended_epochs(gone: Iterable[Departure], held: Sequence[Tenure]) -> dict[Departure, int]:
     """The controller epoch that each departure ended; at most one departure for each tenure."""
-    ended_ms = {(each.broker, each.controller_epoch): each.to_ms for each in held}
-    near: dict[tuple[int, int], tuple[int, Departure]] = {}
+    covered: defaultdict[Tenure, list[Departure]] = defaultdict(list)
     for lost in gone:
-        if (epoch := _covered_epoch(lost, held)) is not None:
-            tenure = lost.broker, epoch
-            claim = abs((ended_ms[tenure] or lost.begun_ms) - lost.begun_ms), lost
-            near[tenure] = min(claim, near.get(tenure, claim), key=itemgetter(0))
-    return {lost: epoch for (_, epoch), (_, lost) in near.items()}
+        if (tenure := _covered_tenure(lost, held)) is not None:
+            covered[tenure].append(lost)
+    found: dict[Departure, int] = {}
+    for tenure, its in covered.items():
+        # A later process of the broker did not hold this tenure.
+        last_ms = min((each.at_ms for each in its if each.since_ms is not None), default=EVER)
+        nearest = min(
+            (each for each in its if each.at_ms <= last_ms),
+            key=lambda each: abs((tenure.to_ms or 0) - each.begun_ms),
+        )
+        found[nearest] = tenure.controller_epoch
+    return found
 
 
-def _covered_epoch(lost: Departure, held: Iterable[Tenure]) -> int | None:
-    """The latest controller epoch of the broker that covers its departure; None: none does."""
+def _covered_tenure(lost: Departure, held: Iterable[Tenure]) -> Tenure | None:
+    """The broker's latest tenure that had an end and covers its departure; None: none does."""
     # The successor of a dead controller is elected just before it notices the missing broker.
     early_ms = RETURN_MS if lost.how in {"lost", "session_expired"} else 0
     noticed_ms = lost.at_ms if lost.until_ms is None else lost.until_ms
     return max(
         (
-            tenure.controller_epoch
+            tenure
             for tenure in held
             # A broker that had lost the controllership before it left ended no tenure.
             if tenure.broker == lost.broker
@@ -90,6 +97,7 @@ def _covered_epoch(lost: Departure, held: Iterable[Tenure]) -> int | None:
             and tenure.from_ms <= max(lost.at_ms, noticed_ms)
             and tenure.to_ms >= lost.begun_ms - early_ms
         ),
+        key=attrgetter("controller_epoch"),
         default=None,
     )
 

@@ -37,9 +37,10 @@ WITNESS_COLUMNS: Final = (
     "controller_epoch",
 )  # fmt: skip
 """The columns of an event that :func:`witnessed` and :func:`is_controllers` need."""
+_ACTIVE: Final = "ctl-brokers-active"
 MARKS: Final = frozenset({
     "ctl-resigned", "zkc-session", "zk-timeout", "zk-state", "server-life", "ctl-thread",
-    "ctl-elect-error", "ctl-ready",
+    "ctl-elect-error", "ctl-ready", _ACTIVE,
 })  # fmt: skip
 """Lines that may show how a tenure ended, or when its failover was complete."""
 
@@ -156,15 +157,19 @@ def tenures(
     """
     spans = _begun(events)
     marks = _marks(events)
+    seen: list[dict[str, Event]] = []
     for at, span in enumerate(spans):
-        following = spans[at + 1] if at + 1 < len(spans) else None
         own_next = next((each for each in spans[at + 1 :] if each.broker == span.broker), None)
-        seen: dict[str, Event] = {}
+        its: dict[str, Event] = {}
         for mark, event in marks[span.broker]:
             is_before = own_next is None or event.time_ms < own_next.from_ms
             if span.from_ms <= event.time_ms and is_before:
-                seen.setdefault(mark, event)
-        yield _ended(span, following, seen, last_words.get(span.broker))
+                its.setdefault(mark, event)
+        seen.append(its)
+    for span, following, its, next_its in zip(
+        spans, [*spans[1:], None], seen, [*seen[1:], {}], strict=True
+    ):
+        yield _ended(span, following, its, next_its.get("active"), last_words.get(span.broker))
 
 
 def phases(events: Sequence[Event], held: Sequence[Tenure]) -> Iterator[Phase]:
@@ -275,6 +280,8 @@ def _mark(event: Event) -> str | None:
             return "failed"
         case "ctl-ready":
             return "ready"
+        case kind if kind == _ACTIVE:
+            return "active"
         case _:
             return None
 
@@ -289,8 +296,13 @@ def _step(event: Event) -> tuple[int, str] | None:
 
 
 def _ended(
-    span: _Span, following: _Span | None, seen: Mapping[str, Event], last: LastWords | None
+    span: _Span,
+    following: _Span | None,
+    seen: Mapping[str, Event],
+    active: Event | None,
+    last: LastWords | None,
 ) -> Tenure:
+    """``active``: the line with the brokers that the successor found registered."""
     started_ms = seen["started"].time_ms if "started" in seen else None
 
     def at(mark: str) -> int | None:
@@ -315,7 +327,14 @@ def _ended(
         from_ms=span.from_ms,
         ready_ms=at("ready"),
         to_ms=to_ms,
-        ended_by=_reason(at, next_ms, started_ms, last, is_late=is_late),
+        ended_by=_reason(
+            at,
+            next_ms,
+            started_ms,
+            last,
+            is_late=is_late,
+            had_session=_had_session(span, seen, active),
+        ),
         resigned_ms=resigned_ms,
         overlap_ms=resigned_ms - next_ms if is_late and resigned_ms and next_ms else None,
         is_elected=span.is_elected,
@@ -326,6 +345,17 @@ def _ended(
     )
 
 
+def _had_session(span: _Span, seen: Mapping[str, Event], active: Event | None) -> bool:
+    """Whether the controller's ZooKeeper session stood when its successor read the brokers.
+
+    Death ends the session, and with it both ``/controller`` and the registration.
+    """
+    if active is None or span.broker not in (active.peers or ()):
+        return False
+    started = seen.get("started")
+    return started is None or started.time_ms > active.time_ms
+
+
 def _reason(
     at: Callable[[str], int | None],
     next_ms: int | None,
@@ -333,6 +363,7 @@ def _reason(
     last: LastWords | None,
     *,
     is_late: bool,
+    had_session: bool,
 ) -> str:
     """Why a tenure ended; the most certain marks are checked first."""
     resigned_ms = at("resigned")
@@ -358,7 +389,7 @@ def _reason(
     if resigned_ms is not None:
         return MOVED
     if has_log and is_silent:
-        return KILLED
+        return MOVED if had_session else KILLED
     if next_ms is None:
         return OPEN if started_ms is None else KILLED
     return MOVED if has_log else UNKNOWN

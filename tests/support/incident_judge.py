@@ -491,7 +491,8 @@ class _Judge:
             else:
                 self._missed(f"unclean election of {name} by {act}")
         for row in rows:
-            self._false(f"unclean election {row}")
+            if not self._is_unclean_amid_move(row):
+                self._false(f"unclean election {row}")
 
     def _unclean_elections(self) -> list[tuple[IncidentAct, Name]]:
         """Where a leader came that had not been in sync.
@@ -506,6 +507,16 @@ class _Judge:
             for before, then in [(act.before.partitions[name], act.then.partitions[name])]
             if then.leader not in (-1, *before.isr) and then.leader_epoch == before.leader_epoch + 1
         ]
+
+    def _is_unclean_amid_move(self, row: Row) -> bool:
+        """Whether a leader died while its partition moved to a broker that had not caught up."""
+        return any(
+            act.is_one_of_two
+            and act.is_within(row["at_ms"])
+            and (row["topic"], row["partition"]) in act.partitions
+            and row["topic"] in act.before.unclean
+            for act in self._of("move")
+        )
 
     def _deletions(self) -> None:
         self._matched(
@@ -636,7 +647,8 @@ class _Judge:
         counts = {rule: len(self._of(*kinds)) for rule, kinds in by_act.items()}
         counts["P11"] = len(self._unclean_elections())
         # ZooKeeper may close the connection of a session that it ends.
-        more = {"Z12": len(self._of("expire"))}
+        amid_move = sum(map(self._is_unclean_amid_move, self.report["unclean_elections"]))
+        more = {"Z12": len(self._of("expire")), "P11": amid_move}
         hit = {rule["id"]: rule for rule in self.report["rules"]}
         for rule, count in counts.items():
             said = hit[rule]["count"] if rule in hit else 0

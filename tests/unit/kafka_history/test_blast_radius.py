@@ -15,7 +15,8 @@ TP = ("orders", 0)
 
 def gone(at_ms: int, how: str = "killed", broker: int = 1, back_ms: int | None = None) -> Departure:
     at, back = START_MS + at_ms, None if back_ms is None else START_MS + back_ms
-    return Departure(broker, at, at, how, START_MS, None, back, "some.log", 1)
+    since = START_MS if how == "killed" else None
+    return Departure(broker, at, at, how, since, None, back, "some.log", 1)
 
 
 def changed(*departures: Departure, done: tuple[Effect, ...] = ()) -> list[tuple[str, int, int]]:
@@ -75,3 +76,8 @@ def test_a_departure_ended_the_tenure_that_covers_it() -> None:
 def test_of_two_departures_the_one_nearest_to_the_end_of_a_tenure_ended_it() -> None:
     assert ended(gone(10_010, "session_expired"), gone(11_500, "session_expired")) == [4, None]
     assert ended(gone(2_000, "log_dir_failed"), gone(9_000)) == [None, 4]
+
+
+def test_a_session_that_the_next_process_lost_did_not_end_the_tenure_of_the_one_before() -> None:
+    assert ended(gone(6_000), gone(11_000, "session_expired")) == [4, None]
+    assert ended(gone(6_000, broker=2), gone(11_000, "session_expired")) == [None, 4]

@@ -55,6 +55,21 @@ def test_a_killed_controller_is_distinguished_from_one_that_stopped() -> None:
     ]  # fmt: skip
 
 
+def test_who_died_right_after_controller_was_deleted_had_lost_it_before() -> None:
+    def end(active: list[int], *events: Event) -> str:
+        found = event("ctl-brokers-active", 10_050, 2, peers=active)
+        return tenures_of(elected(0, 1, 1), elected(10_000, 2, 2), found, *events)[0].ended_by
+
+    def started(at_ms: int) -> Event:
+        return event("server-life", at_ms, 1, "starting")
+
+    # With the session of a dead broker both /controller and its registration go.
+    assert end([2, 3]) == end([2, 3], started(15_000)) == "killed"
+    assert end([1, 2, 3]) == end([1, 2, 3], started(15_000)) == "controller_moved"
+    # The registration may be that of the next process.
+    assert end([1, 2, 3], started(9_000)) == "killed"
+
+
 def test_a_stop_or_a_lost_session_behind_the_resignation_did_not_end_the_tenure() -> None:
     stop = event("server-life", 11_500, 1, "[KafkaServer id=1] shutting down")
     expired = event("zkc-session", 10_000, 1, "[ZooKeeperClient] Session expired.")
