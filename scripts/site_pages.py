@@ -1,4 +1,4 @@
-"""The pages of the documentation's site that are made of the code: commands, keys, metrics.
+"""The pages of the documentation's site that are made of the code: commands, keys, APIs, metrics.
 
 ``make site`` calls this by way of :mod:`scripts.site_hooks`.  They are not committed: each
 build makes them anew from the code.
@@ -14,6 +14,7 @@ from typing import Any, Final
 import click
 
 from kafka_common.observability.meanings import MEANING_OF
+from kafka_common.protocol.api_versions import APIS
 from replica_manager.configuration.broker_keys import BROKER_EFFECTS, BROKER_KEYS, INTERNAL_KEYS
 from replica_manager.configuration.config_keys import ConfigKey, text_of
 from replica_manager.configuration.key_documentation import (
@@ -22,6 +23,7 @@ from replica_manager.configuration.key_documentation import (
 )
 from replica_manager.configuration.key_effects import KeyEffect, KeyEffectKind
 from replica_manager.configuration.topic_keys import TOPIC_EFFECTS, TOPIC_KEYS
+from replica_manager.server.zookeeper_handlers import HANDLERS
 from scripts.write_man_pages import (
     ENVIRONMENT,
     EXIT_STATUS,
@@ -123,6 +125,26 @@ def metrics_page() -> str:
     return f"# All metrics\n\n{_MADE}[Metrics](../metrics.md) says how they are read.\n\n{rows}"
 
 
+def apis_page() -> str:
+    """Every API that a broker in ZooKeeper mode answers, with its versions."""
+    rows = []
+    for key, handler in HANDLERS.items():
+        # A handler's docstring begins with the API's name and key.
+        meaning = str(handler.__doc__).partition("\n\n")[0].partition(")")[2].lstrip(": ")
+        row, (least, most) = APIS[key], handler.VERSIONS
+        flexible = "-" if row.flexible_from is None else str(row.flexible_from)
+        rows.append(
+            [row.name, str(key), f"{least} to {most}", flexible, cell(meaning.replace("``", ""))]
+        )
+    titles = ("API", "key", "versions", "flexible from", "what the broker does")
+    return (
+        f"# The APIs of a broker\n\n{_MADE}Versions are those that a broker of Kafka 3.9 offers in "
+        "ZooKeeper mode, and ApiVersions says them. From its first flexible version on, a request "
+        "and its response have tagged fields (KIP-482). A request in another version is refused "
+        f"with UNSUPPORTED_VERSION.\n\n{table(titles, rows)}"
+    )
+
+
 def pages() -> dict[str, str]:
     """Every page made of the code, by its path below ``docs``."""
     known = {name: key for name, key in BROKER_KEYS.items() if name not in INTERNAL_KEYS}
@@ -134,5 +156,6 @@ def pages() -> dict[str, str]:
         "reference/topic-configuration.md": configuration_page(
             "Configuration of topics", TOPIC_KEYS, TOPIC_EFFECTS, documentation_of_topic
         ),
+        "reference/broker-apis.md": apis_page(),
         "reference/metrics.md": metrics_page(),
     }

@@ -14,6 +14,7 @@ from kafka_common.observability.meanings import MEANING_OF
 from kafka_common.protocol.api_versions import APIS
 from replica_manager.configuration.broker_keys import BROKER_KEYS, INTERNAL_KEYS
 from replica_manager.configuration.topic_keys import TOPIC_KEYS
+from replica_manager.server.context import versions_of
 from replica_manager.server.zookeeper_handlers import HANDLERS
 from scripts.site_pages import cell, pages
 from scripts.write_man_pages import members
@@ -57,6 +58,19 @@ def test_the_reference_has_every_key_and_every_metric(page: str, names: set[str]
     rows = re.findall(r"^\| `([^`]+)` \|", pages()[f"reference/{page}.md"], re.MULTILINE)
 
     assert sorted(rows) == sorted(names)
+
+
+def test_the_reference_has_every_api_that_a_broker_answers_with_its_versions() -> None:
+    rows = re.findall(
+        r"^\| (\w+) \| (\d+) \| (\d+) to (\d+) \|",
+        pages()["reference/broker-apis.md"],
+        re.MULTILINE,
+    )
+
+    assert {(int(key), (int(least), int(most))) for _, key, least, most in rows} == {
+        *versions_of(HANDLERS).items()
+    }
+    assert [name for name, key, *_ in rows if name != APIS[int(key)].name] == []
 
 
 def test_what_markdown_would_read_as_its_own_is_escaped() -> None:
