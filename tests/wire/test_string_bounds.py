@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 import struct
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Final
-from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial._introspect import (
     EntityField,
@@ -38,37 +35,11 @@ from kafka_common.protocol.messages import (
 from kafka_common.protocol.primitives import MAX_STRING_BYTES, compact_length
 from kafka_common.protocol.produce import read_produce_request
 from replica_manager.replication.fetch_response import read_fetch_response
+from tests.support.filled_messages import filled
 from tests.support.frames import request_header
 
 LONGEST: Final = "x" * MAX_STRING_BYTES
 TOO_LONG: Final = LONGEST + "x"
-
-_EMPTY: Final[dict[str, Any]] = {
-    "bool": False,
-    "float64": 0.0,
-    "uuid": UUID(int=1),
-    "bytes": b"",
-    "records": b"",
-    "error_code": ErrorCode.none,
-    "timedelta_i32": datetime.timedelta(0),
-    "timedelta_i64": datetime.timedelta(0),
-    "datetime_i64": datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC),
-}
-
-
-def filled(entity_type: Any, text: str) -> Any:
-    """A message with one item in each array, and that text wherever a string stands."""
-    values: dict[str, Any] = {}
-    for field in fields(entity_type):
-        kind = classify_field(field)
-        match kind:
-            case EntityField(nested) | EntityTupleField(nested):
-                value = filled(nested, text)
-            case _:
-                name = get_schema_field_type(field)
-                value = text if name == "string" else _EMPTY.get(name, 0)
-        values[field.name] = (value,) if kind.is_array else value
-    return entity_type(**values)
 
 
 def has_strings(entity_type: Any) -> bool:
