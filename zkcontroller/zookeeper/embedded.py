@@ -108,11 +108,11 @@ class EmbeddedZooKeeper:
         """Starts the server with the existing data, if any, and waits until it serves requests."""
         assert self._process is None, "already started"
         java = find_java(self._java)
-        class_path = os.pathsep.join(str(jar) for jar in find_jars())
+        jars = find_jars()
         self._data_dir.mkdir(parents=True, exist_ok=True)
         self._port = self._port or free_port()
         config = self._write_configuration()
-        archive = ClassArchive(java, class_path)
+        archive = ClassArchive(java, jars)
         command = [
             java,
             *JVM_FLAGS,
@@ -120,7 +120,7 @@ class EmbeddedZooKeeper:
             *self._jvm_flags,
             f"-Dlog4j2.configurationFile={self._data_dir / 'log4j2.properties'}",
             "-cp",
-            class_path,
+            os.pathsep.join(map(str, jars)),
             "org.apache.zookeeper.server.ZooKeeperServerMain",
             str(config),
         ]
