@@ -595,6 +595,7 @@ class KafkaCluster:
 
     def versions_used(self, api: str | int) -> set[int]:
         """The versions of this API in clients' requests since the last :meth:`heal`."""
+        self._require_readable_clients("api", api)
         return set(self._network.table.used.get(api_named(api), ()))
 
     def remove(self, fault: Fault) -> None:
@@ -735,7 +736,18 @@ class KafkaCluster:
         async with connected([BrokerAddress(*doors[broker_id])], deadline, PLAINTEXT) as connection:
             return answer_of(await ask_metadata(connection))
 
+    def _require_readable_clients(self, name: str, value: object) -> None:
+        if self._protocol.endswith("SSL"):
+            raise ConfigInvalid(
+                name,
+                value,
+                f"what clients send by {self._protocol} cannot be read on its way: it can be cut, "
+                "not picked out",
+            )
+
     def _arrange(self, fault: Fault, topic: str | None, times: int | None) -> Fault:
+        if fault.sender == "clients":
+            self._require_readable_clients("sender", fault.sender)
         fault.times = times
         if topic is not None:
             fault.needles = (topic.encode(), *self._topic_ids(topic))

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from kafka_common.errors import ConfigInvalid
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller_testing.cluster import KafkaCluster
 
@@ -147,6 +148,15 @@ def test_clients_speak_what_the_listener_wants(
 
     assert list(known.brokers) == [1]
     assert len(cluster.client_config()) > 1
+    if listeners == "sasl":
+        assert cluster.versions_used("Metadata") != set()
+        cluster.remove(cluster.drop("Produce", sender="clients"))
+    else:
+        with pytest.raises(ConfigInvalid, match=r"what clients send by .*SSL cannot be read"):
+            cluster.versions_used("Metadata")
+        with pytest.raises(ConfigInvalid, match="it can be cut, not picked out"):
+            cluster.drop("Produce", sender="clients")
+        cluster.remove(cluster.drop("AlterPartition", sender=1))
 
 
 def test_a_cluster_on_another_zookeeper_leaves_nothing_behind(
