@@ -159,6 +159,12 @@ def test_a_line_fits_the_expression_drawn_from_kafkas_sources(scenario: str) -> 
             {},
         ),
         (
+            "log-manager-error",
+            "kafka.log.LogManager",
+            "Upkeep of /data found a file gone: [Errno 2] No such file or directory: '/data/a-0/x'",
+            {},
+        ),
+        (
             "zk-timeout",
             "org.apache.zookeeper.ClientCnxn",
             "Connection dropped: outstanding heartbeat ping not received",
