@@ -40,6 +40,7 @@ from zkcontroller_cli.wire.requests import (
     raise_for_code,
     timeout_of,
 )
+from zkcontroller_cli.wire.topic_state import topics_still_there
 from zkcontroller_cli.wire.topics import creatable
 from zkcontroller_cli.wire.versions import BrokerConnection
 from zkcontroller_cli.znodes.session import ZooKeeper
@@ -284,19 +285,17 @@ async def _create(bootstrap: Bootstrap, name: str) -> None:
 
 
 async def _delete(bootstrap: Bootstrap, name: str) -> PerfResult:
-    """Delete the topic, and wait until the brokers do not know it any more."""
+    """Delete the topic, and wait until neither brokers nor the controller know it any more."""
     result = PerfResult(CLEANUP, name)
     deadline = Deadline(ANSWER_S)
     try:
         [deleted] = await delete_topics_named(bootstrap, deadline, [name])
         raise_for(deleted)
-        while True:
-            known = await metadata(bootstrap, deadline, [name])
-            if known.topics[0].error_code is ErrorCode.unknown_topic_or_partition:
-                return result
+        # A broker that does not name a topic may not know it yet.
+        while (await topics_still_there(bootstrap, deadline, [name]))[name]:
             if deadline.is_over:
-                raise TimedOut("the brokers still know it")
+                raise TimedOut("it is still being deleted")
             await asyncio.sleep(_RETRY_S)
     except CommandFailed as error:
         result.error = f"{error}: {command_line('topic delete', name)}"
-        return result
+    return result

@@ -5,11 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
 
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
 from zkcontroller.zookeeper.requests import SetData
@@ -20,6 +22,7 @@ rounds_of: Any = import_module("zkcontroller_cli.truth.perf_rounds")
 errors: Any = import_module("zkcontroller_cli.console.errors")
 zookeeper_of: Any = import_module("zkcontroller_cli.znodes.session")
 options: Any = import_module("zkcontroller_cli.console.options")
+topic_state: Any = import_module("zkcontroller_cli.wire.topic_state")
 
 _times = st.lists(st.integers(0, 10_000).map(float), min_size=1, max_size=300)
 
@@ -134,3 +137,29 @@ def test_options_that_contradict_each_other_are_refused(zkctl: Zkctl) -> None:
     assert (both.exit_code, limit.exit_code) == (2, 2)
     assert "--limit x=1: there are zookeeper_read" in limit.stderr
     assert zkctl.connected_to == []
+
+
+async def test_the_temporary_topic_is_gone_when_the_controller_says_so_not_when_no_broker_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A topic that was made just now is not yet in a broker's Metadata."""
+    named = iter([ErrorCode.topic_already_exists, ErrorCode.topic_already_exists, ErrorCode.none])
+
+    async def delete(*_: object) -> list[Any]:
+        return [SimpleNamespace(name="t", error_code=ErrorCode.none, error_message=None)]
+
+    async def metadata(*_: object) -> Any:
+        return SimpleNamespace(topics=(), brokers=(1,))
+
+    async def create(*_: object, is_dry_run: bool) -> Any:
+        assert is_dry_run
+        return SimpleNamespace(error_code=next(named))
+
+    monkeypatch.setattr(rounds_of, "delete_topics_named", delete)
+    monkeypatch.setattr(topic_state, "metadata", metadata)
+    monkeypatch.setattr(topic_state, "create_topic", create)
+
+    deleted = await rounds_of._delete(None, "zkctl-check-perf-1")
+
+    assert deleted.error is None
+    assert next(named, None) is None
