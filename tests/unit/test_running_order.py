@@ -92,6 +92,10 @@ def test_every_test_of_such_a_folder_has_its_marker(folder: str) -> None:
 
 def test_processor_time_counts_the_processes_that_a_test_started() -> None:
     before = processor_seconds()
+
+    def seconds() -> float:
+        return round(processor_seconds() - before, 2)  # of hundredths
+
     used = "import time\nwhile time.process_time() < 0.1: pass\nprint(flush=True)\ninput()"
     with subprocess.Popen(
         [sys.executable, "-S", "-c", used], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -99,12 +103,12 @@ def test_processor_time_counts_the_processes_that_a_test_started() -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.readline()
-        of_a_running_process = processor_seconds() - before
+        of_a_running_process = seconds()
         process.stdin.close()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        of_an_ended_process = processor_seconds() - before
+        of_an_ended_process = seconds()
 
-    assert 0.05 < of_a_running_process <= of_an_ended_process <= processor_seconds() - before
+    assert 0.05 < of_a_running_process <= of_an_ended_process <= seconds()
 
 
 def test_the_most_expensive_comes_first_in_the_tables_of_all_workers() -> None:
