@@ -140,8 +140,9 @@ def apis_page() -> str:
     return (
         f"# The APIs of a broker\n\n{_MADE}Versions are those that a broker of Kafka 3.9 offers in "
         "ZooKeeper mode, and ApiVersions says them. From its first flexible version on, a request "
-        "and its response have tagged fields (KIP-482). A request in another version is refused "
-        f"with UNSUPPORTED_VERSION.\n\n{table(titles, rows)}"
+        "and its response have tagged fields (KIP-482). Any other request closes its connection; "
+        "ApiVersions alone is answered in a version that is not known, with UNSUPPORTED_VERSION "
+        f"(KIP-511).\n\n{table(titles, rows)}"
     )
 
 

@@ -71,11 +71,13 @@ class ProcessorTime:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> Generator[None]:
         """What servers that all tests share have used is known when they end, after the last."""
+        if nextitem is not None:
+            yield
+            return
         before = processor_seconds()
         yield
-        if nextitem is None:
-            self._at_the_end = processor_seconds() - before
-            self.seconds[_ENDS] += self._at_the_end
+        self._at_the_end = processor_seconds() - before
+        self.seconds[_ENDS] += self._at_the_end
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -1,8 +1,8 @@
 """A class data archive: the classes of a ZooKeeper server, as Java has loaded and verified them.
 
 A JVM can write the classes that it has loaded into a file when it ends, and map that file when it
-starts the next time (JEP 350): a server then starts in two thirds of the time.  The first server
-that ends in order leaves such an archive in the user's cache for those that follow.
+starts the next time (JEP 350), instead of loading and verifying them again.  The first server that
+ends in order leaves such an archive in the user's cache for those that follow.
 """
 
 from __future__ import annotations
