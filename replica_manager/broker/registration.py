@@ -34,7 +34,9 @@ from kafka_common.errors import (
 from kafka_common.model import Broker, Endpoint
 from kafka_common.wall_time import wall_time_ms
 from replica_manager.configuration.listeners import connection_string
+from zkcontroller.core.brokers import endpoint_text
 from zkcontroller.core.effects import Pause
+from zkcontroller.core.journal import scala_seq
 from zkcontroller.zookeeper.requests import (
     CheckExists,
     Committed,
@@ -211,7 +213,12 @@ class ZooKeeperRegistration:
             return
         if isinstance(written, ZkCode):
             raise ZooKeeperRefused(self._path, written.name)
-        _log.info("Updated broker %d at path %s", self.broker.broker_id, self._path)
+        _log.info(
+            "Updated broker %d at path %s with addresses: %s",
+            self.broker.broker_id,
+            self._path,
+            scala_seq("ArrayBuffer", map(endpoint_text, self.broker.endpoints)),
+        )
 
     @property
     def _path(self) -> str:

@@ -24,6 +24,7 @@ from zkcontroller.state_changes.record import Kind, StateChange
 
 _FULL_UPDATE: Final = 2
 _log = logging.getLogger("kafka.server.metadata.ZkMetadataCache")
+_state_change_log = logging.getLogger("state.change.logger")
 
 
 class PartitionMetadata(NamedTuple):
@@ -216,7 +217,7 @@ class ZkMetadataCache:
 
     def _complain_of_full_update(self, update: MetadataUpdate) -> None:
         if update.is_kraft_controller and update.update_type == _FULL_UPDATE:
-            _log.error(
+            _state_change_log.error(
                 "[Broker id=%d] Received UpdateMetadataRequest with Type=FULL (2), but ZK "
                 "migrations are not enabled on this broker. Not treating this as a full "
                 "metadata update",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kafka_common.errors import ZnodeCorrupt
-from kafka_common.model import Broker
+from kafka_common.model import Broker, Endpoint
 from zkcontroller.core.effects import AddChannel, Procedure, RemoveChannel
 from zkcontroller.core.journal import csv, scala_hash_set, scala_map, scala_set
 from zkcontroller.core.partition_states import PartitionStateMachine
@@ -262,8 +262,13 @@ class Brokers:
 
 def broker_text(broker: Broker) -> str:
     """As Kafka logs it: ``1 : (EndPoint(h1,9092,ListenerName(CLIENT),SSL)) : r1 : …``."""
-    endpoints = ",".join(
-        f"EndPoint({e.host},{e.port},ListenerName({e.listener_name}),{e.security_protocol})"
-        for e in broker.endpoints
-    )
+    endpoints = ",".join(map(endpoint_text, broker.endpoints))
     return f"{broker.broker_id} : ({endpoints}) : {broker.rack or 'null'} : Features{{}}"
+
+
+def endpoint_text(endpoint: Endpoint) -> str:
+    """As Kafka logs it: ``EndPoint(h1,9092,ListenerName(CLIENT),SSL)``."""
+    return (
+        f"EndPoint({endpoint.host},{endpoint.port},ListenerName({endpoint.listener_name}),"
+        f"{endpoint.security_protocol})"
+    )

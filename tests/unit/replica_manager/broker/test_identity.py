@@ -332,6 +332,21 @@ def test_a_registration_that_cannot_be_read_is_in_the_way_all_the_same(
     assert registration_of(session, sleep=sleep).register() > 0
 
 
+def test_an_updated_registration_is_logged_with_its_addresses(
+    server: SimulatedZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    registration = registration_of(session_to(server))
+    registration.register()
+
+    with caplog.at_level(logging.INFO, "kafka.zk.KafkaZkClient"):
+        registration.update()
+
+    assert caplog.messages == [
+        "Updated broker 1 at path /brokers/ids/1 with addresses: "
+        "ArrayBuffer(EndPoint(host1,9092,ListenerName(PLAINTEXT),PLAINTEXT))"
+    ]
+
+
 def test_an_address_that_another_broker_advertises_is_refused(server: SimulatedZooKeeper) -> None:
     session = session_to(server)
     ZooKeeperRegistration(session, broker(2, host="host1"), 5, 0).register()

@@ -141,6 +141,21 @@ def test_brokers_with_different_listeners_are_complained_about(
     assert "Listeners are not identical across brokers" in caplog.text
 
 
+def test_a_full_update_of_a_kraft_controller_is_complained_about_in_the_state_change_log(
+    world: BrokerWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = MetadataUpdate(8, 1, 1, -1, [], [broker(1)], is_kraft_controller=True, update_type=2)
+
+    with caplog.at_level(logging.ERROR):
+        completed(world.cache.update(full, 1, trace=False))
+
+    (record,) = caplog.records
+    assert record.name == "state.change.logger"
+    assert record.getMessage().startswith(
+        "[Broker id=1] Received UpdateMetadataRequest with Type=FULL (2), but ZK migrations"
+    )
+
+
 def test_deleted_partitions_are_reported_unless_they_come_back_in_the_same_request(
     world: BrokerWorld,
 ) -> None:
