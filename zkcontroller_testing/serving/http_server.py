@@ -29,8 +29,9 @@ from typing_extensions import override
 
 from kafka_common.net.bounded_threads import BoundedThreads
 from zkcontroller_testing.serving.refusals import ApiRefusal, refusal, refusal_of
-from zkcontroller_testing.serving.routes import ApiRoute, ServedRequest
+from zkcontroller_testing.serving.routes import ApiRoute
 from zkcontroller_testing.serving.served_clusters import ServedClusters
+from zkcontroller_testing.serving.served_request import ServedRequest
 
 MOST_BODY_BYTES: Final = 1024 * 1024
 MOST_REQUESTS: Final = 64

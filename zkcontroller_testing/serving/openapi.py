@@ -10,7 +10,8 @@ import msgspec
 
 from zkcontroller_testing.serving import bodies
 from zkcontroller_testing.serving.refusals import CODES
-from zkcontroller_testing.serving.routes import PATH_PARAMETERS, ApiRoute
+from zkcontroller_testing.serving.routes import ApiRoute
+from zkcontroller_testing.serving.served_request import PATH_PARAMETERS
 
 _REFERENCES: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
