@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from . import plots
 from .moments import clock, counted, duration, moment
 from .verdict import ordered
 
@@ -150,6 +149,8 @@ def _ordered(found: Finding) -> _Html:
 
 
 def _figures(found: Finding) -> _Html:
+    from . import plots  # Matplotlib takes a second to import
+
     figures = (
         (plots.timeline, "Controllers over the lives of brokers (UTC)."),
         (plots.leaderless_over_time, "Partitions without a leader (UTC)."),
