@@ -165,10 +165,10 @@ def tenures(
             if span.from_ms <= event.time_ms and is_before:
                 its.setdefault(mark, event)
         seen.append(its)
-    for span, following, its, next_its in zip(
-        spans, [*spans[1:], None], seen, [*seen[1:], {}], strict=True
-    ):
-        yield _ended(span, following, its, next_its.get("active"), last_words.get(span.broker))
+    for at, (span, its) in enumerate(zip(spans, seen, strict=True)):
+        following = spans[at + 1] if at + 1 < len(spans) else None
+        active = None if following is None else seen[at + 1].get("active")
+        yield _ended(span, following, its, active, last_words.get(span.broker))
 
 
 def phases(events: Sequence[Event], held: Sequence[Tenure]) -> Iterator[Phase]:

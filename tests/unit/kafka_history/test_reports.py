@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
+import itertools
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kafka_history.readers import local_events
 from kafka_history.readers.ingest_plan import IngestOptions
@@ -16,6 +21,8 @@ from kafka_history.readers.local_ingest import ingest_here
 from kafka_history.readers.manifest import clusters_in
 from kafka_history.readers.problems import HistoryInvalid
 from kafka_history.report.assemble import assemble
+from kafka_history.report.markdown import markdown
+from kafka_history.rules.event import Event
 from kafka_history.rules.history import EventHistory
 from tests.support.paths import ROOT
 
@@ -40,6 +47,52 @@ def test_an_incident_is_reported_as_it_was(stored: Path, tmp_path: Path) -> None
     expected = orjson.loads(gzip.decompress(stored.read_bytes()))
     assert {key for key in expected if with_short_paths(found)[key] != expected[key]} == set()
     assert set(found) == set(expected)
+
+
+EXAMPLES = [
+    orjson.loads(line) for line in (DATA / "shape-examples.jsonl").read_bytes().splitlines()
+]
+"""A line of each shape."""
+
+
+@functools.cache
+def events_in(logs: Path) -> list[Event]:
+    with TemporaryDirectory() as out:
+        ingest_here([str(logs)], IngestOptions(out), workers=1)
+        (cluster,) = clusters_in(Path(out))
+        return read_events_here(Path(out), cluster)
+
+
+def test_there_is_a_report_of_a_single_line_of_any_shape(tmp_path: Path) -> None:
+    lines = [
+        f"[2026-03-01 10:00:{at // 10:02d},{at % 10}00] INFO {each['line']} ({each['logger']})"
+        for at, each in enumerate(EXAMPLES)
+    ]
+    (tmp_path / "server.log").write_text("\n".join(lines) + "\n")
+
+    events = events_in(tmp_path)
+
+    assert len(events) == len(EXAMPLES)
+    for event in events:
+        found = assemble(EventHistory([event]))
+
+        assert found["records"] == 1
+        assert markdown(found)
+
+
+@given(st.lists(st.integers(0, 1000), max_size=8), st.sets(st.sampled_from([1, 2, 3])))
+@settings(max_examples=40)
+def test_there_is_a_report_of_logs_with_any_gaps(cuts: list[int], brokers: set[int]) -> None:
+    """As after a full disk, or where the logs of some brokers are missing."""
+    events = events_in(DATA / "incidents-c")
+    ends = [len(events) * cut // 1000 for cut in sorted(cuts)]
+    parts = [events[at:end] for at, end in itertools.pairwise(ends)][::2]
+    kept = [event for part in parts for event in part if event.broker_id not in brokers]
+
+    found = assemble(EventHistory(kept))
+
+    assert found["records"] == len(kept)
+    assert markdown(found)
 
 
 def test_more_events_than_memory_may_take_are_refused_and_spark_is_named(
