@@ -2,8 +2,8 @@
 
 ``kubectl logs --prefix``, ``docker compose``, the CRI, journald, stern and syslog write a prefix
 before each line.  Filebeat, Fluent Bit, Docker and the cloud's consoles put the line into JSON.
-Inside are log4j's lines.  The lines of one record are put together again by their stream: the pod,
-service, host or file that wrote them.
+Inside are log4j's lines, or records that log4j wrote as JSON (:mod:`.json_records`).  The lines of
+one record are put together again by their stream: the pod, service, host or file that wrote them.
 
 The envelope of a file is found from its beginning: it is the first one inside which a record
 begins.  An unknown prefix is reported (:func:`unknown_prefix`), because such a file would look like
@@ -12,11 +12,14 @@ one endless record.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import orjson
+
+from kafka_history.readers.json_records import record_of
 
 LINES_MAX: Final = 2_000
 """Lines at the beginning of a file that are examined."""
@@ -94,8 +97,7 @@ def _json(line: bytes) -> Inside:
     text = _text(entry) if isinstance(entry, dict) else None
     if text is None:
         return Inside(b"", line)
-    speakers = (_at(entry, path) for path in _SPEAKERS)
-    stream = " ".join(name for name in speakers if isinstance(name, str))
+    stream = " ".join(_speakers(entry))
     # Docker's own file keeps the newline at the end of a line, except where it cut a long line.
     is_cut = entry.get("logtag") == "P" or (
         entry.keys() - {"attrs"} <= _DOCKERS
@@ -103,6 +105,37 @@ def _json(line: bytes) -> Inside:
         and not text.endswith("\n")
     )
     return Inside(stream.encode(), text.rstrip("\r\n").encode(), is_cut)
+
+
+def _json_record(line: bytes) -> Inside:
+    """A record that log4j wrote as JSON, by itself or in one of the envelopes around it."""
+    outer = _prefixed(line)
+    try:
+        entry = orjson.loads(outer.text)
+    except orjson.JSONDecodeError:
+        return Inside(b"", line)
+    if isinstance(entry, dict):
+        for inner in _entries(entry):
+            record = record_of(inner)
+            if record is not None:
+                stream = " ".join(_speakers(entry)).encode()
+                return Inside(stream or outer.stream, record.encode())
+    return Inside(b"", line)
+
+
+def _entries(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The object itself, and those that a collector can have put into it."""
+    for inner in (entry, entry.get("_source"), entry.get("json"), _text(entry)):
+        if isinstance(inner, str) and inner.startswith("{"):
+            with contextlib.suppress(orjson.JSONDecodeError):
+                inner = orjson.loads(inner)
+        if isinstance(inner, dict):
+            yield inner
+
+
+def _speakers(entry: Mapping[str, Any]) -> Iterator[str]:
+    found = (_at(entry, path) for path in _SPEAKERS)
+    return (name for name in found if isinstance(name, str))
 
 
 def _text(entry: Mapping[str, Any]) -> str | None:
@@ -115,9 +148,12 @@ def _at(entry: Any, path: tuple[str, ...]) -> Any:
     return entry
 
 
+JSON_RECORDS: Final = "json-records"
+"""The envelope whose records are rewritten, with their times in UTC."""
 ENVELOPES: Final[Mapping[str, Unwrap]] = {
     "prefixed": _prefixed,
     "json": _json,
+    JSON_RECORDS: _json_record,
     "syslog": _behind(_RFC_5424),
     "syslog-bsd": _behind(_RFC_3164),
     "stern": _behind(_STERN % 1),

@@ -10,7 +10,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kafka_history.readers.envelopes import ENVELOPES, envelope_of, unknown_prefix
+from kafka_history.readers.envelopes import (
+    ENVELOPES,
+    JSON_RECORDS,
+    envelope_of,
+    unknown_prefix,
+)
 from kafka_history.readers.patterns import Pattern
 from kafka_history.readers.record_blocks import is_head
 
@@ -105,6 +110,11 @@ def _why_not(beginning: bytes, pattern: Pattern | None) -> str:
                 f"its lines begin with something that is not known: {prefix[:80]!r}; cut it off "
                 "first"
             )
+    if beginning.startswith(b'{"'):
+        return (
+            "its lines are JSON, but not of a log4j layout that is known: a time with its zone, a "
+            "level, a logger and a message"
+        )
     if pattern is not None:
         return (
             f"no line of it fits the pattern {pattern.text!r}, or begins like log4j's [date] LEVEL"
@@ -125,3 +135,8 @@ def layout_of(form: str) -> str | None:
     """The layout of a format; None if it is Kafka's default layout or our export."""
     name = form.split(" ")[-1]
     return name if name in (PATTERNED, STRIMZI) else None
+
+
+def is_in_utc(form: str) -> bool:
+    """Whether records of the format are rewritten, with their times in UTC."""
+    return layout_of(form) is not None or envelope_name(form) == JSON_RECORDS

@@ -25,6 +25,7 @@ from kafka_history.readers.formats import (
     STRIMZI,
     STRIMZI_PATTERN,
     envelope_name,
+    is_in_utc,
     layout_of,
 )
 from kafka_history.readers.log_times import zone_of
@@ -74,12 +75,12 @@ def read_pieces(
     :func:`.redaction.redacted`.
     """
     local = Typer(zone_of(time_zone))
-    # Records that were rewritten by a pattern have their time in UTC already.
+    # Records that were rewritten have their time in UTC already.
     rewritten = Typer(UTC)
     export = ExportTyper()
 
     def typer_of(form: str) -> AnyTyper:
-        return export if form == "jsonl" else rewritten if layout_of(form) else local
+        return export if form == "jsonl" else rewritten if is_in_utc(form) else local
 
     layouts = {
         name: Pattern(text, time_zone)

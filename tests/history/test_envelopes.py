@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -239,4 +239,94 @@ def test_with_a_pattern_the_reason_does_not_ask_for_one(tmp_path: Path, layout: 
     assert "'<Kafka!> '" in problems["prefixed"]
     assert problems["nothing"] == (
         f"no line of it fits the pattern {text!r}, or begins like log4j's [date] LEVEL"
+    )
+
+
+ZONED: Final = "2026-11-20T19:08:31.404+01:00"
+JSON_LAYOUTS: Final[dict[str, Callable[[str, str, str, Sequence[str]], dict[str, Any]]]] = {
+    # name: the object for a level, a logger, a message and the lines of a trace
+    "JsonLayout": lambda level, logger, message, trace: {
+        "instant": {"epochSecond": 1795198111, "nanoOfSecond": 404000000}, "thread": "main",
+        "level": level, "loggerName": logger, "message": message, "endOfBatch": False,
+    } | ({"thrown": {
+        "name": trace[0].split(": ")[0], "message": trace[0].split(": ")[1],
+        "extendedStackTrace": [{
+            "class": "scala.collection.Iterator", "method": "foreach", "file": "Iterator.scala",
+            "line": 5,
+        }],
+    }} if trace else {}),
+    "JsonLayout of 2.10": lambda level, logger, message, trace: {
+        "timeMillis": TIME_MS, "level": level, "loggerName": logger, "message": message,
+    } | ({"thrown": {"extendedStackTrace": "\n".join(trace)}} if trace else {}),
+    "ECS": lambda level, logger, message, trace: {
+        "@timestamp": "2026-11-20T18:08:31.404Z", "ecs.version": "1.2.0", "log.level": level,
+        "message": message, "log.logger": logger,
+    } | ({"error.stack_trace": "\n".join(trace) + "\n"} if trace else {}),
+    "ECS as objects": lambda level, logger, message, trace: {
+        "@timestamp": ZONED, "log": {"level": level.lower(), "logger": logger}, "message": message,
+    } | ({"error": {"stack_trace": "\n".join(trace)}} if trace else {}),
+    "Logstash": lambda level, logger, message, trace: {
+        "@timestamp": ZONED, "level": level, "logger_name": logger, "message": message,
+    } | ({"exception": {"stacktrace": "\n".join(trace)}} if trace else {}),
+}  # fmt: skip
+AROUND: Final[dict[str, Callable[[str], str]]] = {
+    "nothing": lambda line: line,
+    "cri": lambda line: f"2026-11-20T18:08:32.000000001Z stdout F {line}",
+    "docker": lambda line: json.dumps({"log": line + "\n", "stream": "stdout", "time": "-"}),
+    "filebeat": lambda line: json.dumps({"@timestamp": ZONED, "message": line, "host": "a"}),
+    "filebeat-decoded": lambda line: json.dumps({"message": "-", "json": json.loads(line)}),
+    "elasticsearch": lambda line: json.dumps({"_index": "logs", "_source": json.loads(line)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("layout", JSON_LAYOUTS)
+def test_records_that_log4j_wrote_as_json_are_read(
+    tmp_path: Path, layout: str, around: str
+) -> None:
+    log = tmp_path / "kafka.log"
+    objects = [
+        JSON_LAYOUTS[layout](level, logger, message, trace)
+        for (level, _, message), logger, trace in zip(
+            (message.partition(" ") for message in MESSAGES), LOGGERS, (TRACE, ()), strict=True
+        )
+    ]
+    log.write_text("".join(AROUND[around](json.dumps(each)) + "\n" for each in objects))
+
+    source, rows, _ = read(log)
+
+    assert (source.format, source.problem) == ("json-records", None)
+    assert [
+        (row["shape"], row["level"], row["exception_frame_count"], row["time_ms"], row["line_id"])
+        for row in rows
+    ] == [
+        ("partition-failed", "ERROR", 1, TIME_MS, 0),
+        ("ctl-elected", "INFO", None, TIME_MS, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        {"timeMillis": None},
+        {"timeMillis": None, "timestamp": "2026-11-20 18:08:31,404"},
+        {"level": "SEVERE"},
+        {"loggerName": None},
+        {"message": {"text": "an object"}},
+    ],
+)
+def test_json_without_what_a_record_needs_is_named_and_not_read(
+    tmp_path: Path, missing: dict[str, Any]
+) -> None:
+    """A time without a zone would be wrong by hours where brokers are not on UTC."""
+    log = tmp_path / "kafka.log"
+    record = JSON_LAYOUTS["JsonLayout of 2.10"]("INFO", LOGGERS[1], "some text", [])
+    log.write_text(json.dumps(record | missing) + "\n")
+
+    (source,) = look_at([str(log)])
+
+    assert source.format is None
+    assert source.problem == (
+        "its lines are JSON, but not of a log4j layout that is known: a time with its zone, a "
+        "level, a logger and a message"
     )
