@@ -43,6 +43,15 @@ _OF_KAFKA: Final = re.compile(
     rb"|kafka\.(?:server|controller|log|cluster|coordinator|network|zk|zookeeper))\b"
 )
 """Loggers of Kafka's; a console may have their lines beside those of its JVM."""
+_MAGIC: Final = {
+    b"PK\x03\x04": "it is an archive; unpack it first, by unzip, and name the folder",
+    b"BZh": "it is packed by bzip2; unpack it first, by bunzip2",
+    b"\xfd7zXZ\x00": "it is packed by xz; unpack it first, by unxz",
+    b"\x04\x22\x4d\x18": "it is packed by lz4; unpack it first, by unlz4",
+    b"\x1f\x8b": "it is packed by gzip; give it a name that ends with .gz",
+    b"\x28\xb5\x2f\xfd": "it is packed by zstd; give it a name that ends with .zst",
+}
+"""The first bytes of files that are packed in another way than their suffix says, and advice."""
 _OWN: Final = re.compile(rb'^\{"schema_version":\d+,"time_ms":', re.M)
 
 
@@ -53,6 +62,8 @@ def format_of(beginning: bytes, pattern: Pattern | None) -> tuple[str | None, st
     """
     if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
         return None, "it is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"
+    if reason := _packed(beginning):
+        return None, reason
     if writer := _other_program(beginning):
         return None, NO_BROKER + writer
     # Search for the literal first, because the regular expression is slow.
@@ -78,6 +89,16 @@ def format_of(beginning: bytes, pattern: Pattern | None) -> tuple[str | None, st
     if of_strimzi[0] is not None:
         return f"{of_strimzi[0]} {STRIMZI}", None
     return None, _why_not(beginning, pattern)
+
+
+def _packed(beginning: bytes) -> str | None:
+    """Why a file cannot be read that is packed or holds other files; None if it does not.
+
+    ``beginning``: as it is behind the suffix ``.gz`` or ``.zst``.
+    """
+    if beginning[257:262] == b"ustar":
+        return "it is an archive; unpack it first, by tar -xf, and name the folder"
+    return next((reason for magic, reason in _MAGIC.items() if beginning.startswith(magic)), None)
 
 
 def _other_program(beginning: bytes) -> str | None:

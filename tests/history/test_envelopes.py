@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
+import tarfile
+import zipfile
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -330,3 +336,44 @@ def test_json_without_what_a_record_needs_is_named_and_not_read(
         "its lines are JSON, but not of a log4j layout that is known: a time with its zone, a "
         "level, a logger and a message"
     )
+
+
+LOG: Final = "".join(f"{line}\n" for line in lines("default")).encode()
+
+
+def archived(name: str) -> bytes:
+    """An archive with one log in it."""
+    archive = BytesIO()
+    if name == "tar":
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            entry = tarfile.TarInfo("server.log")
+            entry.size = len(LOG)
+            tar.addfile(entry, BytesIO(LOG))
+    else:
+        with zipfile.ZipFile(archive, "w") as zipped:
+            zipped.writestr("server.log", LOG)
+    return archive.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (archived("tar"), "it is an archive; unpack it first, by tar -xf, and name the folder"),
+        (archived("zip"), "it is an archive; unpack it first, by unzip, and name the folder"),
+        (bz2.compress(LOG), "it is packed by bzip2; unpack it first, by bunzip2"),
+        (lzma.compress(LOG), "it is packed by xz; unpack it first, by unxz"),
+        (gzip.compress(LOG), "it is packed by gzip; give it a name that ends with .gz"),
+    ],
+    ids=["tar", "zip", "bzip2", "xz", "gzip"],
+)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_an_archive_is_named_and_how_to_unpack_it(
+    tmp_path: Path, content: bytes, reason: str, suffix: str
+) -> None:
+    """Logs lie in it as they are: they would be read as one, with the archive's own bytes."""
+    log = tmp_path / f"server.log{suffix}"
+    log.write_bytes(gzip.compress(content) if suffix else content)
+
+    (source,) = look_at([str(log)])
+
+    assert (source.format, source.problem) == (None, reason)
