@@ -69,15 +69,9 @@ def command(
     token = _token(token_file)
     if token is None and not _is_loopback(host):
         raise BadUsage(f"--host {host} is not a loopback address: say --token-file FILE as well")
-    try:
-        # The test kit imports zkctl; this import is the one exception in setup.cfg's contract.
-        from zkcontroller_testing.serving.command import ServeOptions, serve
-    except ModuleNotFoundError as error:
-        from kafka_common.errors import NotInstalled
+    # The test kit imports zkctl; this import is the one exception in setup.cfg's contract.
+    from zkcontroller_testing.serving.command import ServeOptions, serve
 
-        raise NotInstalled(
-            f"zkctl serve needs {error.name}: pip install 'zkcontroller[serve]'"
-        ) from error
     given = settings()
 
     def announce(url: str, at_port: int) -> None:

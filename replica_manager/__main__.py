@@ -25,9 +25,10 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_common.errors import ZkControllerError
 from kafka_common.observability.loop_watch import watching
@@ -69,8 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsServing:
+class MetricsServing(Struct, frozen=True):
     """Where a broker serves its metrics, and which ones; ``port`` None: it serves none."""
 
     port: int | None = None

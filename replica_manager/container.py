@@ -23,13 +23,13 @@ import os
 import ssl
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.api_versions.v0.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from kafka_common.errors import ConfigInvalid, ZkControllerError
 from kafka_common.model import Endpoint

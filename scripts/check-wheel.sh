@@ -69,7 +69,7 @@ assert not {"pyspark", "hypothesis", "textual"} & set(sys.modules), "something h
 assert importlib.util.find_spec("pyspark") is None
 metadata = distribution("zkcontroller").metadata
 extras = set(metadata.get_all("Provides-Extra"))
-assert {"test", "serve", "history", "zookeeper", "container", "top"} <= extras, extras
+assert {"test", "history", "zookeeper", "container", "top"} <= extras, extras
 assert "](docs/" not in metadata.get_payload(), "a link that leads nowhere on an index page"
 assert "Typing :: Typed" in metadata.get_all("Classifier")
 assert [each.value for each in entry_points(group="pytest11")] == ["zkcontroller_testing.plugin"]
@@ -88,9 +88,6 @@ zkctl lab --lesson zombie --act 'kill 3@300' --export run.html --save-test test_
 grep -q 'id="recording"' run.html || fail "the page of zkctl lab has no recording"
 pytest -q -W error -p no:cacheprovider test_run.py >"$work/pytest.log" || { cat "$work/pytest.log"; fail "a saved test fails"; }
 say "zkctl lab wrote a page, and a test that passes"
-
-said=$(zkctl serve 2>&1) && fail "zkctl serve ran without msgspec"
-[[ $said == *"pip install 'zkcontroller[serve]'"* ]] || fail "without msgspec zkctl serve says: $said"
 
 # Without a Java and without jars: a sentence that says what is missing, and nothing left behind.
 said=$(env -u JAVA_HOME PATH="$FRESH/bin" zkctl cluster start 2>&1) && fail "a cluster started without a Java"

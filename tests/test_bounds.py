@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib
+import inspect
 import re
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -77,11 +77,11 @@ def test_a_bound_is_what_the_code_has(bound: Bound) -> None:
     if constant is not None:
         module = importlib.import_module(constant[1].removesuffix(".py").replace("/", "."))
         owner, _, name = constant[2].rpartition(".")
-        defaults = {
-            each.name: each.default
-            for each in (dataclasses.fields(getattr(module, owner)) if owner else ())
-        }
-        assert defaults.get(name, getattr(module, name, None)) == bound.value
+        if owner:
+            value = inspect.signature(getattr(module, owner)).parameters[name].default
+        else:
+            value = getattr(module, name)
+        assert value == bound.value
     elif key is not None:
         assert BROKER_KEYS[key[1]].default == bound.value
     else:

@@ -25,10 +25,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from kafka_common.errors import CorruptRecord, RaftFatal
 from kafka_common.protocol.record_batch import iterate_batches

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from msgspec import structs
+
 from kafka_common.errors import ConfigInvalid, ZkControllerError
 from kafka_common.protocol.uuid_text import usable_uuid, uuid_text
 from kraft.node.metadata_log import FOLDER
@@ -175,7 +177,7 @@ def _with_directory_ids(loaded: LogDirs, new_uuid: Callable[[], UUID]) -> LogDir
     for directory, meta in loaded.found.items():
         if meta.directory_id is None:
             taken = LogDirs(found, (), {}).directory_ids
-            found[directory] = replace(meta, directory_id=new_directory_id(new_uuid, taken))
+            found[directory] = structs.replace(meta, directory_id=new_directory_id(new_uuid, taken))
             _log.info("Rewriting %s/%s", directory, FILE_NAME)
             write_meta_properties(directory, found[directory])
     return replace(loaded, found=found)

@@ -16,10 +16,11 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from typing import TypeVar
+
+from msgspec import Struct
 
 from kafka_common.errors import ConfigInvalid, KafkaStorage
 from kafka_common.model import UNKNOWN_BROKER_EPOCH
@@ -435,8 +436,7 @@ class BrokerServer:
             self.running.advertise(after)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ground:
+class _Ground(Struct, frozen=True):
     """What the next steps of a start need: the cluster id, the metadata cache and the source."""
 
     side: BrokerSide
@@ -445,8 +445,7 @@ class _Ground:
     metadata: BrokerMetadata
 
 
-@dataclass(frozen=True, slots=True)
-class _Configured:
+class _Configured(Struct, frozen=True):
     """Quotas, security and credentials for clients, configured from the source of metadata."""
 
     quotas: BrokerQuotas
@@ -454,8 +453,7 @@ class _Configured:
     credentials: ScramCredentials
 
 
-@dataclass(frozen=True, slots=True)
-class _Disks:
+class _Disks(Struct, frozen=True):
     """The loaded logs, the throttles of replication, and the handler of failed directories."""
 
     storage: Storage

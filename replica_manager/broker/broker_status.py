@@ -10,17 +10,16 @@ removed when the broker has stopped.  A broker that was killed leaves the file b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct, structs
 
 FILE_NAME: Final = "broker.json"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerStatus:
+class BrokerStatus(Struct, frozen=True):
     """The content of ``broker.json``."""
 
     pid: int
@@ -33,7 +32,7 @@ class BrokerStatus:
     def write(self, log_dir: Path) -> None:
         """Writes the file atomically: no reader sees an incomplete file."""
         beside = log_dir / f"{FILE_NAME}.tmp"
-        beside.write_bytes(orjson.dumps(asdict(self)) + b"\n")
+        beside.write_bytes(orjson.dumps(structs.asdict(self)) + b"\n")
         beside.replace(log_dir / FILE_NAME)
 
 

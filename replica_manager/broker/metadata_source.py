@@ -33,8 +33,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct
 
 from kafka_common.model import Endpoint
 from kafka_common.net.client_security import ClientSecurity
@@ -54,8 +55,7 @@ from replica_manager.server.producer_ids import ProducerIdManager
 from zkcontroller.state_changes.log_files import StateChangeSink
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerSide:
+class BrokerSide(Struct, frozen=True):
     """The parts of a broker that its source of metadata uses."""
 
     loop: asyncio.AbstractEventLoop

@@ -21,9 +21,10 @@ import base64
 import logging
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import uuid4
+
+from msgspec import Struct
 
 from kafka_common.errors import (
     BrokerIdInUse,
@@ -137,8 +138,7 @@ class _Owner(NamedTuple):
     description: str
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperRegistration:
+class ZooKeeperRegistration(Struct, frozen=True):
     """Registers this broker, or updates its registration."""
 
     session: ZooKeeperSession

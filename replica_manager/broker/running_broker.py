@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from replica_manager.broker.broker_listeners import BrokerListeners
 from replica_manager.broker.broker_records import BrokerRecords
@@ -22,8 +23,7 @@ from replica_manager.server.context import BrokerContext
 _log = logging.getLogger("kafka.server.KafkaServer")
 
 
-@dataclass(frozen=True, slots=True)
-class RunningBroker:
+class RunningBroker(Struct, frozen=True):
     """The parts of one running broker."""
 
     broker_id: int

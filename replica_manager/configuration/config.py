@@ -11,13 +11,13 @@ Source: Kafka ``KafkaConfig``, ``AbstractKafkaConfig``, ``DynamicBrokerConfig``.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field, structs
 
 from kafka_common.errors import ConfigInvalid
 from kafka_common.protocol.inter_broker_versions import CONFIG_KEY, InterBrokerVersion, version_of
@@ -54,8 +54,7 @@ MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """The most bytes of a properties file, which may contain certificates."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerConfig:
+class BrokerConfig(Struct, frozen=True):
     """A valid configuration of a broker, with the typed values of all known keys."""
 
     originals: Mapping[str, str]
@@ -131,7 +130,7 @@ class BrokerConfig:
         }
         values = {**self.values, **file_values, **replaced, **changes}
         known = {**self.originals, **default, **own}
-        return dataclasses.replace(
+        return structs.replace(
             self,
             values=values,
             # A quorum node has other listeners with other rules.

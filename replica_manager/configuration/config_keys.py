@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from kafka_common.errors import ConfigInvalid
 from kafka_common.java import parse_int
@@ -34,8 +35,7 @@ _DECIMAL = re.compile(
 _RANGE = re.compile(r"(-?[0-9.]+?)\.\.(-?[0-9.]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(Struct, frozen=True):
     """The type, default and rule of one configuration key."""
 
     name: str

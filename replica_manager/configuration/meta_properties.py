@@ -15,10 +15,11 @@ import fcntl
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 from uuid import UUID
+
+from msgspec import Struct
 
 from kafka_common.errors import ConfigInvalid, InconsistentClusterId
 from kafka_common.java import parse_int
@@ -30,8 +31,7 @@ FILE_NAME: Final = "meta.properties"
 LOCK_NAME: Final = ".lock"
 
 
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
+class MetaProperties(Struct, frozen=True):
     """The content of a file; None for a property that it does not have."""
 
     node_id: int | None = None

@@ -10,10 +10,11 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 
 class DeferredTask(NamedTuple):
@@ -94,8 +95,7 @@ def _always() -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class LogEnvironment:
+class LogEnvironment(Struct, frozen=True):
     """The environment that all logs of a broker share."""
 
     now_ms: Callable[[], int]

@@ -12,9 +12,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_common.errors import IllegalState
 from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
@@ -105,8 +106,7 @@ class LogFile:
         return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class FileSlice:
+class FileSlice(Struct, frozen=True):
     """A range of a log file, to be sent or read; it keeps its file open."""
 
     file: LogFile

@@ -15,9 +15,10 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from kafka_common.errors import CorruptRecord
 from replica_manager.log.environment import LogEnvironment
@@ -57,8 +58,7 @@ class RecoveryProgress(NamedTuple):
     segments: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedLog:
+class LoadedLog(Struct, frozen=True):
     """The parts of a loaded log, for :class:`~replica_manager.log.unified_log.UnifiedLog`."""
 
     local: LocalLog

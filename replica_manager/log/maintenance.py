@@ -14,11 +14,12 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from kafka_common.errors import KafkaStorage
 from kafka_common.model import TopicPartition
@@ -49,8 +50,7 @@ class _Outcome(Enum):
     """A limit of the process or the system prevents the work now; the disk has not failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """Periods in milliseconds, with Kafka's defaults."""
 
     retention_check_ms: int = 300_000

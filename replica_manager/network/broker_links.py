@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kio.static.protocol import RequestPayload
+from msgspec import Struct
 
 from kafka_common.errors import InvalidFrame
 from kafka_common.model import Endpoint
@@ -25,8 +25,7 @@ MAX_DOUBLINGS: Final = 10
 """The most doublings of the connection setup timeout, which also has its own maximum."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkKeys:
+class LinkKeys(Struct, frozen=True):
     """Listener, timeouts and security of connections between brokers."""
 
     listener_name: str

@@ -14,9 +14,10 @@ import logging
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
+
+from msgspec import Struct, field
 
 from kafka_common.errors import ConfigInvalid
 from kafka_common.model import Endpoint
@@ -47,8 +48,7 @@ MOST_REFUSED: Final = 1_000
 _log = logging.getLogger("kafka.network.SocketServer")
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
+class ServerLimits(Struct, frozen=True):
     """Limits of connections, requests and memory."""
 
     max_request_bytes: int = 104_857_600

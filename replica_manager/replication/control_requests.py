@@ -6,18 +6,17 @@ Source: Kafka ``LeaderAndIsrRequest``, ``StopReplicaRequest``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct, field
 
 from kafka_common.model import TopicPartition
 from replica_manager.replication.partition import LeaderAndIsrPartitionState
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsrRequest:
+class LeaderAndIsrRequest(Struct, frozen=True):
     """A LeaderAndIsr request of any version."""
 
     controller_id: int
@@ -37,8 +36,7 @@ class StopReplicaPartition(NamedTuple):
     delete_partition: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StopReplicaRequest:
+class StopReplicaRequest(Struct, frozen=True):
     """A StopReplica request of any version."""
 
     controller_id: int
@@ -47,8 +45,7 @@ class StopReplicaRequest:
     partitions: Mapping[TopicPartition, StopReplicaPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionErrors:
+class PartitionErrors(Struct, frozen=True):
     """A response: the error of the whole request, and one per handled partition."""
 
     error: ErrorCode

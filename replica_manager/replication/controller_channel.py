@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import RequestPayload
+from msgspec import Struct
 
 from kafka_common.errors import InvalidFrame
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
@@ -27,8 +27,7 @@ RETRY_MS: Final = 100
 _log = logging.getLogger("kafka.server.NodeToControllerRequestThread")
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelToController:
+class ChannelToController(Struct, frozen=True):
     """Listener, timeouts and security of requests to the controller."""
 
     broker_id: int

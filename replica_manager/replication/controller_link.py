@@ -10,11 +10,11 @@ Source: Kafka ``NodeToControllerChannelManager``, ``DefaultAlterPartitionManager
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kafka_common.errors import InvalidFrame, UnsupportedVersion
 from kafka_common.model import UNKNOWN_BROKER_EPOCH, TopicPartition
@@ -46,8 +46,7 @@ _LOGGER: Final = "kafka.server.NodeToControllerRequestThread"
 _API_VERSIONS_VERSION: Final = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerLinkSettings:
+class ControllerLinkSettings(Struct, frozen=True):
     """Listener, timeouts and versions of requests to the controller."""
 
     broker_id: int

@@ -6,11 +6,11 @@ Source: Kafka ``LeaderEndPoint``; KIP-101 for epochs, KIP-320 for the fencing of
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kafka_common.model import TopicPartition
 from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
@@ -25,8 +25,7 @@ EARLIEST_TIMESTAMP: Final = -2
 NO_BROKER: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FetcherSettings:
+class FetcherSettings(Struct, frozen=True):
     """Configuration of a fetcher."""
 
     fetch_max_bytes: int = 1_048_576
@@ -57,22 +56,19 @@ class OffsetQuestion(NamedTuple):
     """-1: the log end offset; -2: the log start offset."""
 
 
-@dataclass(frozen=True, slots=True)
-class AskEpochEnds:
+class AskEpochEnds(Struct, frozen=True):
     """An OffsetsForLeaderEpoch request to send."""
 
     partitions: Mapping[TopicPartition, EpochQuestion]
 
 
-@dataclass(frozen=True, slots=True)
-class AskOffsets:
+class AskOffsets(Struct, frozen=True):
     """A ListOffsets request to send."""
 
     partitions: Mapping[TopicPartition, OffsetQuestion]
 
 
-@dataclass(frozen=True, slots=True)
-class AskRecords:
+class AskRecords(Struct, frozen=True):
     """A Fetch request to send."""
 
     fetch: FetchSessionRequest
@@ -84,8 +80,7 @@ class AskRecords:
         return newest
 
 
-@dataclass(frozen=True, slots=True)
-class Idle:
+class Idle(Struct, frozen=True):
     """No request to send before ``until_ms``; None means before a partition is added."""
 
     until_ms: int | None
@@ -96,8 +91,7 @@ EpochResponse: TypeAlias = Mapping[TopicPartition, tuple[ErrorCode, EpochEndOffs
 OffsetsResponse: TypeAlias = Mapping[TopicPartition, tuple[ErrorCode, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderFetchResponse:
+class LeaderFetchResponse(Struct, frozen=True):
     """A Fetch response, as a follower reads it."""
 
     api_version: int

@@ -18,11 +18,12 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct, field
 from typing_extensions import override
 
 from kafka_common.protocol.fetch import FetchPartition
@@ -123,8 +124,7 @@ class FullFetch(_NoSession):
         return SessionFetchResponse(ErrorCode.none, session_id, fetched)
 
 
-@dataclass(frozen=True, slots=True)
-class IncrementalFetch:
+class IncrementalFetch(Struct, frozen=True):
     """An incremental request of a session."""
 
     session: FetchSession

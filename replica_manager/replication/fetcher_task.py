@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, assert_never
+
+from msgspec import Struct
 
 from kafka_common.errors import InvalidFrame
 from kafka_common.model import TopicPartition
@@ -42,8 +43,7 @@ async def _flush_nothing(_: TopicPartition) -> None:
     """Does nothing; for logs in memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetcherListener:
+class FetcherListener(Struct, frozen=True):
     """Callbacks of a fetcher, called on the event loop; only ``flush`` may wait."""
 
     high_watermarks_moved: Callable[[Iterable[TopicPartition]], None]

@@ -18,12 +18,12 @@ Source: Kafka ``Replica``, ``Partition`` (``PartitionState``, ``maybeIncrementLe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kafka_common.model import RECOVERED, UNKNOWN_BROKER_EPOCH
 from replica_manager.replication.fetch_values import UNKNOWN_OFFSET
@@ -114,8 +114,7 @@ NEVER_FETCHED: Final = RemoteReplica()
 """The state of a follower that has not fetched yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedIsr:
+class CommittedIsr(Struct, frozen=True):
     """The ISR last set by the controller; no change is pending."""
 
     isr: tuple[int, ...] = ()
@@ -126,8 +125,7 @@ class CommittedIsr:
         return self.isr
 
 
-@dataclass(frozen=True, slots=True)
-class PendingExpand:
+class PendingExpand(Struct, frozen=True):
     """A proposal that a replica joins the ISR; the high watermark already waits for it."""
 
     committed: CommittedIsr
@@ -145,8 +143,7 @@ class PendingExpand:
         return (*self.committed.isr, self.new_in_sync_replica)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingShrink:
+class PendingShrink(Struct, frozen=True):
     """A proposal that replicas leave the ISR; the high watermark still waits for them."""
 
     committed: CommittedIsr

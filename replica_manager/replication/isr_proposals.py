@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kafka_common.model import TopicPartition
 from replica_manager.replication.isr import AlteredIsr, PendingIsr
@@ -34,8 +34,7 @@ class Proposed(NamedTuple):
     pending: PendingIsr
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionCall:
+class AlterPartitionCall(Struct, frozen=True):
     """The content of an AlterPartition request, without version and broker epoch."""
 
     partitions: Mapping[TopicPartition, Proposed]

@@ -9,9 +9,10 @@ Source: Kafka ``BrokerBlockingSender``, ``RemoteLeaderEndPoint``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from kafka_common.model import Endpoint
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
@@ -47,8 +48,7 @@ Memory grows only with the bytes that arrive.
 _NETWORK_CLIENT: Final = "org.apache.kafka.clients.NetworkClient"
 
 
-@dataclass(frozen=True, slots=True)
-class LinkSettings:
+class LinkSettings(Struct, frozen=True):
     """Timeouts and sizes of a follower's connections to leaders."""
 
     replica_id: int

@@ -9,10 +9,11 @@ Source: Kafka ``RemoteLeaderEndPoint``, ``FetchRequest.Builder.forReplica``,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, TypeVar
 from uuid import UUID
+
+from msgspec import Struct
 
 from kafka_common.model import NO_EPOCH, TopicPartition
 from kafka_common.protocol.api_versions import ApiKey
@@ -46,8 +47,7 @@ _READ_UNCOMMITTED: Final = 0
 _V = TypeVar("_V")
 
 
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
+class FetchLimits(Struct, frozen=True):
     """The fields of each Fetch request that come from the configuration."""
 
     max_wait_ms: int = 500
@@ -58,8 +58,7 @@ class FetchLimits:
     """``replica.fetch.response.max.bytes``"""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderRequestVersions:
+class LeaderRequestVersions(Struct, frozen=True):
     """The versions of a follower's requests to its leader."""
 
     fetch: int

@@ -15,10 +15,10 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kafka_common.errors import KafkaStorage, OffsetOutOfRange
 from kafka_common.model import UNKNOWN_BROKER_EPOCH, TopicPartition
@@ -53,8 +53,7 @@ PARTITIONS_AT_ONCE: Final = 100
 """Partitions that are read before other tasks run: some 3 ms."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchParams:
+class FetchParams(Struct, frozen=True):
     """The fields of a Fetch request that apply to all its partitions."""
 
     max_wait_ms: int

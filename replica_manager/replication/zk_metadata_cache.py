@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from kafka_common.model import LEADER_DURING_DELETE, Broker, Endpoint, TopicPartition
 from zkcontroller.state_changes.record import Kind, StateChange
@@ -48,8 +49,7 @@ class TopicMetadata(NamedTuple):
     partitions: Sequence[tuple[int, PartitionMetadata]]
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataUpdate:
+class MetadataUpdate(Struct, frozen=True):
     """An UpdateMetadata request of any version."""
 
     api_version: int
@@ -62,8 +62,7 @@ class MetadataUpdate:
     update_type: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataSnapshot:
+class MetadataSnapshot(Struct, frozen=True):
     """The cluster at one moment.  The mappings must not be changed."""
 
     partitions: Mapping[str, Mapping[int, PartitionMetadata]] = field(default_factory=dict)

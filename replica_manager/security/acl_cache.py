@@ -9,9 +9,10 @@ Source: Kafka ``AclAuthorizer`` (``matchingAcls``, ``updateCache``), ``ResourceP
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain, product
 from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from kafka_common.acls import (
     AccessControlEntry,
@@ -219,8 +220,7 @@ class AclCache:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class AclBindingFilters:
+class AclBindingFilters(Struct, frozen=True):
     """The filters of one request."""
 
     filters: tuple[AclBindingFilter, ...]

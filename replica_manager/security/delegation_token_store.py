@@ -13,11 +13,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from kafka_common.errors import ZkControllerError, ZnodeCorrupt
 from kafka_common.protocol.delegation_tokens import (

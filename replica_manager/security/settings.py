@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from kafka_common.errors import ConfigInvalid
 from kafka_common.model import Endpoint
 from kafka_common.net.client_security import (
@@ -50,8 +52,7 @@ _CLIENT_AUTH: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorizerSettings:
+class AuthorizerSettings(Struct, frozen=True):
     """The super users, and whether resources without ACLs are open to everyone."""
 
     super_users: frozenset[tuple[str, str]]

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from kafka_common.errors import ConfigInvalid
 
@@ -38,8 +39,7 @@ class TlsKeys(Protocol):
         """The value of a key whose type is a list."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stores:
+class Stores(Struct, frozen=True):
     """The content of a trust store and a key store, and the state of their files."""
 
     trusted: str | None

@@ -10,10 +10,10 @@ Source: Kafka ``MetadataSupport``, ``ZkAdminManager``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kafka_common.model import Broker, TopicPartition
 from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
@@ -161,8 +161,7 @@ class TokenAdmin(Protocol):
         """Sets and returns a token's expiry time in ms; a negative period deletes the token."""
 
 
-@dataclass(frozen=True, slots=True)
-class Administration:
+class Administration(Struct, frozen=True):
     """The services of one source of metadata.  For the event loop."""
 
     controller: ControllerCandidate

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
+from msgspec import Struct
 
 from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.configuration.config import BrokerConfig
@@ -38,8 +39,7 @@ from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topics.auto_creation import AutoTopicCreation
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestContext(Struct, frozen=True):
     """The header of a request, and its connection."""
 
     api_key: int

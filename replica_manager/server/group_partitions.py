@@ -6,9 +6,9 @@ Source: Kafka ``KafkaApis`` (``handleOffsetCommitRequest``, ``handleOffsetDelete
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.model import TopicPartition

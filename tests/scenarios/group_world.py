@@ -10,12 +10,12 @@ waits.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.config import GroupConfig

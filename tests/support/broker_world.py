@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, cast
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 from typing_extensions import override
 
 from kafka_common.model import Broker, Endpoint, TopicPartition

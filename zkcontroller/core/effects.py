@@ -19,11 +19,11 @@ StopIteration, then 3.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kafka_common.model import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from zkcontroller.core.events import Event
@@ -33,13 +33,11 @@ from zkcontroller.zookeeper.requests import ZkRequest
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterBrokerZnode:
+class RegisterBrokerZnode(Struct, frozen=True):
     """Register this broker in the new session.  Result: its new broker epoch (int)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """Wait ``delay_ms`` because ZooKeeper was too busy to reply.  Result: None."""
 
     delay_ms: int
@@ -48,27 +46,23 @@ class Pause:
 Question: TypeAlias = ZkRequest | RegisterBrokerZnode | Pause
 
 
-@dataclass(frozen=True, slots=True)
-class AddChannel:
+class AddChannel(Struct, frozen=True):
     """Open a channel to a broker: a queue, one connection, one request in flight."""
 
     broker: Broker
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveChannel:
+class RemoveChannel(Struct, frozen=True):
     """Close the channel to a broker; its queued requests are lost."""
 
     broker_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveAllChannels:
+class RemoveAllChannels(Struct, frozen=True):
     """Close every channel: the controller resigned."""
 
 
-@dataclass(frozen=True, slots=True)
-class SendControlRequest:
+class SendControlRequest(Struct, frozen=True):
     """Queue one control request for a broker.
 
     ``body`` is the encoded request without its header, in chunks: chunks that several brokers get
@@ -87,8 +81,7 @@ class SendControlRequest:
     """LeaderAndIsr: partitions believed to lie in a failed log directory of that broker."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControlledShutdownResult:
+class ControlledShutdownResult(Struct, frozen=True):
     """No error and the partitions the broker still leads; or an error and none."""
 
     error_code: ErrorCode
@@ -103,16 +96,14 @@ class PartitionResult(NamedTuple):
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionResults:
+class PartitionResults(Struct, frozen=True):
     """A top-level error and an outcome per partition."""
 
     error_code: ErrorCode
     results: tuple[PartitionResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OngoingReassignments:
+class OngoingReassignments(Struct, frozen=True):
     """Response to ListPartitionReassignments."""
 
     error_code: ErrorCode
@@ -128,16 +119,14 @@ class IsrChangeResult(NamedTuple):
     state: LeaderAndIsr | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionResult:
+class AlterPartitionResult(Struct, frozen=True):
     """Response to AlterPartition: a top-level error, or an outcome per partition."""
 
     error_code: ErrorCode
     results: tuple[IsrChangeResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdBlock:
+class ProducerIdBlock(Struct, frozen=True):
     """Response to AllocateProducerIds: ``length`` ids from ``start``."""
 
     error_code: ErrorCode
@@ -145,8 +134,7 @@ class ProducerIdBlock:
     length: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureResults:
+class FeatureResults(Struct, frozen=True):
     """Response to UpdateFeatures: a top-level error, or (feature, error code, message) per item.
 
     ``epoch`` is the dataVersion of ``/feature`` as it was written; None if it was not.
@@ -168,29 +156,25 @@ Result: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     """Put an event into the queue after ``delay_ms``; a delayed one is dropped at resignation."""
 
     event: Event
     delay_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CancelPuts:
+class CancelPuts(Struct, frozen=True):
     """Drop every delayed event: the controller resigned."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestResponse:
+class RequestResponse(Struct, frozen=True):
     """The response to the request whose event carried this ``request_id``; the first one counts."""
 
     request_id: int
     result: Result
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Struct, frozen=True):
     """One line of ``controller.log``: level and logger as in Kafka, the message with its prefix."""
 
     level: str  # TRACE DEBUG INFO WARN ERROR
@@ -205,15 +189,13 @@ class LogLine:
         return self.message if self.exception is None else f"{self.message}\n{self.exception}"
 
 
-@dataclass(frozen=True, slots=True)
-class StateChanges:
+class StateChanges(Struct, frozen=True):
     """Records for ``state-change.log`` and the export; formatted off the critical path."""
 
     records: Sequence[StateChange]
 
 
-@dataclass(frozen=True, slots=True)
-class MarkMeter:
+class MarkMeter(Struct, frozen=True):
     """Count ``count`` occurrences in a meter of ``kafka.controller:type=ControllerStats``."""
 
     name: str

@@ -9,10 +9,10 @@ Source: Kafka ``Election`` and ``PartitionLeaderElectionAlgorithms``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
+from msgspec import Struct
 from typing_extensions import override
 
 from kafka_common.errors import IllegalState
@@ -21,8 +21,7 @@ from kafka_common.model import RECOVERED, RECOVERING, LeaderAndIsr
 IsOnline: TypeAlias = Callable[[int], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class OfflineElection:
+class OfflineElection(Struct, frozen=True):
     """The leader is offline.  ``allow_unclean``: an operator accepts that records are lost."""
 
     allow_unclean: bool = False
@@ -32,8 +31,7 @@ class OfflineElection:
         return f"OfflinePartitionLeaderElectionStrategy({str(self.allow_unclean).lower()})"
 
 
-@dataclass(frozen=True, slots=True)
-class ControlledShutdownElection:
+class ControlledShutdownElection(Struct, frozen=True):
     """Brokers that are shutting down hand their leaderships over."""
 
     @override
@@ -41,8 +39,7 @@ class ControlledShutdownElection:
         return "ControlledShutdownPartitionLeaderElectionStrategy"
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignElection:
+class ReassignElection(Struct, frozen=True):
     """The leader is not among the replicas that a reassignment ends with."""
 
     @override
@@ -50,8 +47,7 @@ class ReassignElection:
         return "ReassignPartitionLeaderElectionStrategy"
 
 
-@dataclass(frozen=True, slots=True)
-class PreferredElection:
+class PreferredElection(Struct, frozen=True):
     """The preferred leader, the first assigned replica, leads again."""
 
     @override

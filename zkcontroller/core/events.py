@@ -10,10 +10,12 @@ Source: Kafka ``KafkaController`` (``ControllerEvent``), ``ControllerState``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
 
 from kafka_common.model import ElectionType, TopicPartition
 
@@ -41,67 +43,55 @@ class ControllerState(IntEnum):
     UPDATE_FEATURES = 17
 
 
-@dataclass(frozen=True, slots=True)
-class Startup:
+class Startup(Struct, frozen=True):
     """The controller starts: watches ``/controller`` and tries to be elected."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerChange:
+class ControllerChange(Struct, frozen=True):
     """``/controller`` was created or changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reelect:
+class Reelect(Struct, frozen=True):
     """``/controller`` was deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterBrokerAndReelect:
+class RegisterBrokerAndReelect(Struct, frozen=True):
     """A new ZooKeeper session began: register the broker again, then as :class:`Reelect`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expire:
+class Expire(Struct, frozen=True):
     """The ZooKeeper session expired: stop being controller.  Put with ``clear_and_put``."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownEventThread:
+class ShutdownEventThread(Struct, frozen=True):
     """The last event: the thread ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerChange:
+class BrokerChange(Struct, frozen=True):
     """The children of ``/brokers/ids`` changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerModifications:
+class BrokerModifications(Struct, frozen=True):
     """The data of ``/brokers/ids/<broker_id>`` changed."""
 
     broker_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicChange:
+class TopicChange(Struct, frozen=True):
     """The children of ``/brokers/topics`` changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionModifications:
+class PartitionModifications(Struct, frozen=True):
     """The data of ``/brokers/topics/<topic>`` changed."""
 
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDeletion:
+class TopicDeletion(Struct, frozen=True):
     """The children of ``/admin/delete_topics`` changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDeletionStopReplicaResponseReceived:
+class TopicDeletionStopReplicaResponseReceived(Struct, frozen=True):
     """A broker's response to a StopReplica that deletes partitions.
 
     ``partition_errors``: (topic, partition, error code) of those that were sent with delete, whose
@@ -114,8 +104,7 @@ class TopicDeletionStopReplicaResponseReceived:
     partition_errors: tuple[tuple[str, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ControlledShutdown:
+class ControlledShutdown(Struct, frozen=True):
     """A broker asks to hand over its leaderships before it stops."""
 
     broker_id: int
@@ -123,8 +112,7 @@ class ControlledShutdown:
     request_id: int  # answered by RequestResponse(request_id, …)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsrResponseReceived:
+class LeaderAndIsrResponseReceived(Struct, frozen=True):
     """A broker's response to LeaderAndIsr.
 
     ``partition_errors``: (topic id or name, partition, error code), ids from version 5 on.  With
@@ -136,12 +124,11 @@ class LeaderAndIsrResponseReceived:
     request_error: int
     partition_errors: tuple[tuple[UUID | str, int, int], ...]
     is_probe: bool = False
-    response: str = field(default="", repr=False)
+    response: str = ""
     """The whole response as Kafka prints it, if ``request_error`` is not 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateMetadataResponseReceived:
+class UpdateMetadataResponseReceived(Struct, frozen=True):
     """A broker's response to UpdateMetadata.
 
     ``response``: the whole response as Kafka prints it, if ``request_error`` is not 0.
@@ -149,11 +136,10 @@ class UpdateMetadataResponseReceived:
 
     broker_id: int
     request_error: int
-    response: str = field(default="", repr=False)
+    response: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UncleanLeaderElectionEnable:
+class UncleanLeaderElectionEnable(Struct, frozen=True):
     """The broker default ``unclean.leader.election.enable`` changed to ``enabled``.
 
     Kafka's event exists only for false→true and reads the configuration itself; ours carries the
@@ -163,8 +149,7 @@ class UncleanLeaderElectionEnable:
     enabled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TopicUncleanLeaderElectionEnable:
+class TopicUncleanLeaderElectionEnable(Struct, frozen=True):
     """``unclean.leader.election.enable`` was set to true for a topic."""
 
     topic: str
@@ -178,54 +163,47 @@ class ElectionTrigger(StrEnum):
     ADMIN_CLIENT = "AdminClientTriggered"
 
 
-@dataclass(frozen=True, slots=True)
-class ZkPartitionReassignment:
+class ZkPartitionReassignment(Struct, frozen=True):
     """``/admin/reassign_partitions`` was created or deleted; ``is_new`` is False for a rewrite."""
 
-    is_new: bool = field(default=True, repr=False)
+    is_new: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ApiPartitionReassignment:
+class ApiPartitionReassignment(Struct, frozen=True):
     """AlterPartitionReassignments: partitions with new replicas, None to cancel (KIP-455)."""
 
     targets: tuple[tuple[TopicPartition, tuple[int, ...] | None], ...]
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class ListPartitionReassignments:
+class ListPartitionReassignments(Struct, frozen=True):
     """ListPartitionReassignments: of these partitions, None for all."""
 
     partitions: tuple[TopicPartition, ...] | None
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionReassignmentIsrChange:
+class PartitionReassignmentIsrChange(Struct, frozen=True):
     """The state znode of a partition under reassignment changed (protocol below 2.7-IV2)."""
 
     partition: TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class AutoPreferredReplicaLeaderElection:
+class AutoPreferredReplicaLeaderElection(Struct, frozen=True):
     """The periodic check of whether leaders should move back to preferred replicas is due.
 
     It is ignored in any later controller epoch: the new election schedules its own checks, and this
     one would begin a second series of them.
     """
 
-    controller_epoch: int = field(repr=False)
+    controller_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedPartitionRetry:
+class RefusedPartitionRetry(Struct, frozen=True):
     """The retry of operations that ZooKeeper refused is due; Kafka has no such event."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaLeaderElection:
+class ReplicaLeaderElection(Struct, frozen=True):
     """Elect leaders for these partitions; None means those that the znode names.
 
     ``request_id`` is None where no client waits for a response.
@@ -237,8 +215,7 @@ class ReplicaLeaderElection:
     request_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class IsrChangeNotification:
+class IsrChangeNotification(Struct, frozen=True):
     """The children of ``/isr_change_notification`` changed."""
 
 
@@ -253,8 +230,7 @@ class IsrChange(NamedTuple):
     partition_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionReceived:
+class AlterPartitionReceived(Struct, frozen=True):
     """A leader asks to change the ISRs of partitions it leads (KIP-497)."""
 
     broker_id: int
@@ -264,13 +240,11 @@ class AlterPartitionReceived:
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogDirEventNotification:
+class LogDirEventNotification(Struct, frozen=True):
     """The children of ``/log_dir_event_notification`` changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class AllocateProducerIds:
+class AllocateProducerIds(Struct, frozen=True):
     """A broker asks for a block of producer ids (KIP-730)."""
 
     broker_id: int
@@ -286,8 +260,7 @@ class FeatureUpdate(NamedTuple):
     upgrade_type: int
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateFeatures:
+class UpdateFeatures(Struct, frozen=True):
     """An administrator changes the finalized features (KIP-584)."""
 
     updates: tuple[FeatureUpdate, ...]
@@ -401,13 +374,22 @@ WATCH_EVENTS = (
 """Events that only say "read again": an event that waits in the queue is not queued twice."""
 
 
+_NOT_PRINTED: Final[Mapping[type[Event], str]] = {
+    LeaderAndIsrResponseReceived: "response",
+    UpdateMetadataResponseReceived: "response",
+    ZkPartitionReassignment: "is_new",
+    AutoPreferredReplicaLeaderElection: "controller_epoch",
+}
+"""The field of an event that Kafka's has not, or does not print."""
+
 PRINTED_CHARACTERS: Final = 1_000
 """The most characters of an event's fields in a log line; a response may have megabytes."""
 
 
 def event_text(event: Event) -> str:
     """The event as Scala prints it: ``BrokerChange``, ``PartitionModifications(orders)``."""
-    shown = (getattr(event, each.name) for each in fields(event) if each.repr)
+    hidden = _NOT_PRINTED.get(type(event))
+    shown = (getattr(event, name) for name in event.__struct_fields__ if name != hidden)
     values = ",".join(map(str, shown))
     if len(values) > PRINTED_CHARACTERS:
         values = f"{values[:PRINTED_CHARACTERS]}…"

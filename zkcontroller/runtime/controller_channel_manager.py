@@ -22,8 +22,9 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from kafka_common.errors import InvalidFrame
 from kafka_common.model import Broker, Endpoint
@@ -69,8 +70,7 @@ class BrokerResponse(NamedTuple):
     """The response without its header."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelSettings:
+class ChannelSettings(Struct, frozen=True):
     """Settings of the channels to brokers; the defaults are Kafka's."""
 
     controller_id: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from kafka_common.model import TopicPartition
 from zkcontroller.zookeeper.znode_json import (
@@ -17,8 +18,7 @@ from zkcontroller.zookeeper.znode_json import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignPartitionsZnode:
+class ReassignPartitionsZnode(Struct, frozen=True):
     """``/admin/reassign_partitions``, JSON version 1: target replicas, in the order written.
 
     Written by tools before Kafka 2.4's API, rewritten and deleted by the controller.
@@ -74,8 +74,7 @@ def _decode_partitions(path: str, data: bytes) -> tuple[TopicPartition, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PreferredReplicaElectionZnode:
+class PreferredReplicaElectionZnode(Struct, frozen=True):
     """``/admin/preferred_replica_election``, JSON version 1; tools write, controllers delete."""
 
     PATH = "/admin/preferred_replica_election"
@@ -96,8 +95,7 @@ class IsrChangeNotificationZnode:
     PATH: Final = "/isr_change_notification"
 
 
-@dataclass(frozen=True, slots=True)
-class IsrChangeNotificationSequenceZnode:
+class IsrChangeNotificationSequenceZnode(Struct, frozen=True):
     """``/isr_change_notification/isr_change_<n>``, JSON version 1, sequential.
 
     Written by leaders below inter.broker.protocol.version 2.7-IV2, deleted by the controller.
@@ -126,8 +124,7 @@ class LogDirEventNotificationZnode:
     PATH: Final = "/log_dir_event_notification"
 
 
-@dataclass(frozen=True, slots=True)
-class LogDirEventNotificationSequenceZnode:
+class LogDirEventNotificationSequenceZnode(Struct, frozen=True):
     """``/log_dir_event_notification/log_dir_event_<n>``, JSON version 1, sequential.
 
     Written by the broker that lost a log directory, deleted by the controller.

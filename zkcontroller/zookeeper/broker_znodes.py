@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_common.model import Broker, Endpoint
 from zkcontroller.zookeeper.scala_order import immutable_map_order, java_hash_map_order
@@ -36,8 +37,7 @@ class BrokerSequenceIdZnode:
 _ENDPOINT: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,10})")
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerIdZnode:
+class BrokerIdZnode(Struct, frozen=True):
     """``/brokers/ids/<id>``, JSON version 5, ephemeral: a broker's endpoints; the broker writes it.
 
     The version to write, 5, 4 or 2, follows from ``inter.broker.protocol.version``.  Versions 1 to

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
+
+from msgspec import Struct
 
 from zkcontroller.zookeeper.scala_order import immutable_map_order
 from zkcontroller.zookeeper.znode_json import (
@@ -20,8 +21,7 @@ from zkcontroller.zookeeper.znode_json import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerZnode:
+class ControllerZnode(Struct, frozen=True):
     """``/controller``, JSON version 2, ephemeral: the controller's broker id.
 
     Written by the controller.  Kafka 2.x to 3.3 wrote version 1, without ``kraftControllerEpoch``,
@@ -75,8 +75,7 @@ class ClusterZnode:
     PATH: Final = "/cluster"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterIdZnode:
+class ClusterIdZnode(Struct, frozen=True):
     """``/cluster/id``, JSON version "1" (a string): written once, by the first broker."""
 
     PATH = "/cluster/id"
@@ -98,8 +97,7 @@ class FeatureStatus(IntEnum):
     ENABLED = 1
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureZnode:
+class FeatureZnode(Struct, frozen=True):
     """``/feature``, JSON version 2, written by the controller: max level by finalized feature.
 
     Version 1 (below inter.broker.protocol.version 3.3-IV0) writes a min level as well.
@@ -137,8 +135,7 @@ class FeatureZnode:
         return cls(features, status, version)
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdBlockZnode:
+class ProducerIdBlockZnode(Struct, frozen=True):
     """``/latest_producer_id_block``, JSON version 1; ``last_producer_id`` is in the block.
 
     Written by the controller if the zk_version is unchanged; below inter.broker.protocol.version

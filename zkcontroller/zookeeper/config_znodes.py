@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Final
+
+from msgspec import Struct
 
 from kafka_common.sanitizer import DEFAULT_ENTITY
 from zkcontroller.zookeeper.scala_order import properties_order
 from zkcontroller.zookeeper.znode_json import JsonFields, json_object, json_string, parse_json
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigZnode:
+class ConfigZnode(Struct, frozen=True):
     """``/config/<type>/<entity>``, JSON version 1: dynamic configuration of one entity.
 
     Written by tools and brokers.  Null data is an empty configuration; ``/config/users/<user>`` has
@@ -66,8 +66,7 @@ class ConfigChangesZnode:
     PATH: Final = "/config/changes"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChangeZnode:
+class ConfigChangeZnode(Struct, frozen=True):
     """``/config/changes/config_change_<n>``, JSON version 2, sequential: a changed entity.
 
     ``entity_path`` is for example ``topics/orders``.  Written with each configuration change,

@@ -6,8 +6,9 @@ Source: Kafka ``ZkData`` (``DelegationTokenInfoZNode``, ``DelegationTokenChangeN
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
+
+from msgspec import Struct
 
 from kafka_common.errors import ZnodeCorrupt
 from kafka_common.sanitizer import desanitize, sanitize
@@ -24,8 +25,7 @@ _NEWEST_VERSION: Final = 3
 _NAMES_REQUESTER_SINCE: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class DelegationTokenZnode:
+class DelegationTokenZnode(Struct, frozen=True):
     """``/delegation_token/tokens/<id>``, JSON version 3, written by any broker.
 
     Principals are texts, ``User:alice``; times are milliseconds since 1970.
@@ -85,8 +85,7 @@ class DelegationTokenZnode:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TokenChangeZnode:
+class TokenChangeZnode(Struct, frozen=True):
     """``/delegation_token/token_changes/token_change_<number>``: the id of a changed token."""
 
     ROOT: ClassVar[str] = "/delegation_token/token_changes"

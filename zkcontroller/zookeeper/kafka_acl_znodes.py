@@ -14,9 +14,10 @@ Source: Kafka ``ZkData`` (``ZkAclStore``, ``ZkAclChangeStore``), ``AclEntry``, `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from kafka_common.acls import (
     AccessControlEntry,
@@ -41,8 +42,7 @@ _TOP_KEYS: Final = tuple(java_hash_map_order(["version", "acls"]))
 _CURRENT_VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class AclZnode:
+class AclZnode(Struct, frozen=True):
     """``/kafka-acl/Topic/orders``, JSON version 1: the ACLs of one pattern.
 
     Written by brokers and ``kafka-acls``, removed with its last ACL.  Kafka's order of more than a
@@ -104,8 +104,7 @@ def _decode_entry(path: str, fields: JsonFields) -> AccessControlEntry:
     return AccessControlEntry(principal, fields.text("host"), operation, permission_type)
 
 
-@dataclass(frozen=True, slots=True)
-class AclChangeZnode:
+class AclChangeZnode(Struct, frozen=True):
     """``/kafka-acl-changes/acl_changes_<n>``, sequential: the ACLs of this pattern changed.
 
     Text ``TOPIC:orders`` for a literal pattern; JSON version 1 below

@@ -16,8 +16,9 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from zkcontroller.zookeeper.jute import OpCode, Reply
 from zkcontroller.zookeeper.requests import ZkCode
@@ -51,8 +52,7 @@ class ConnectionLostError(Exception):
         self.was_alone = was_alone
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """One request to ZooKeeper.
 
     ``part``: the positions of the bulk request that this request covers.  ``watch``: the watch that

@@ -15,9 +15,10 @@ contract tests hold both to the same behaviour.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 ANY_VERSION: Final = -1
 
@@ -124,8 +125,7 @@ Write: TypeAlias = Create | SetData | Delete
 WriteResult: TypeAlias = Written | ZkCode
 
 
-@dataclass(frozen=True, slots=True)
-class ReadZnodes:
+class ReadZnodes(Struct, frozen=True):
     """Data of every path.  Result: ``list[Znode | ZkCode]``.
 
     ``watch`` leaves a one-shot data watch on each path that exists.
@@ -135,16 +135,14 @@ class ReadZnodes:
     watch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ListChildren:
+class ListChildren(Struct, frozen=True):
     """Names of the children of every path.  Result: ``list[list[str] | ZkCode]``."""
 
     paths: Sequence[str]
     watch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CheckExists:
+class CheckExists(Struct, frozen=True):
     """Stat of every path.  Result: ``list[Stat | ZkCode]``.
 
     ``watch`` leaves a one-shot watch on each path, *also where nothing exists*: there it fires on
@@ -155,8 +153,7 @@ class CheckExists:
     watch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FencedBatch:
+class FencedBatch(Struct, frozen=True):
     """Independent writes, each refused unless ``/controller_epoch`` is at that version.
 
     Result: ``list[Written | ZkCode]``, one per operation; if one fails, the others are still done.
@@ -169,8 +166,7 @@ class FencedBatch:
     controller_epoch_zk_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class UnfencedBatch:
+class UnfencedBatch(Struct, frozen=True):
     """Independent writes without a fence, for brokers and tools.
 
     Result: ``list[Written | ZkCode]``.
@@ -179,8 +175,7 @@ class UnfencedBatch:
     operations: Sequence[Write]
 
 
-@dataclass(frozen=True, slots=True)
-class ZkTransaction:
+class ZkTransaction(Struct, frozen=True):
     """All operations or none.  Result: :class:`Committed` or :class:`RolledBack`."""
 
     operations: Sequence[Write | Check]

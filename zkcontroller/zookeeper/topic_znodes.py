@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
 import orjson
+from msgspec import Struct
 
 from kafka_common.errors import ZnodeCorrupt
 from kafka_common.model import ReplicaAssignment
@@ -24,8 +24,7 @@ class TopicsZnode:
     PATH: Final = "/brokers/topics"
 
 
-@dataclass(frozen=True, slots=True)
-class TopicZnode:
+class TopicZnode(Struct, frozen=True):
     """``/brokers/topics/<topic>``, JSON version 3: a topic's id and assignment.
 
     Written by its creator and by the controller.  Version 1 had no reassignment, version 2 no

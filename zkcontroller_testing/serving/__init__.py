@@ -9,5 +9,4 @@ running clusters and what clients name by number (faults, holds, ledgers, watche
 
 What must not be done here: add a verb that the kit does not have; start a process; change a cluster
 except through :class:`~zkcontroller_testing.cluster.KafkaCluster` and the objects that it returns.
-Only :mod:`.bodies`, :mod:`.http_server` and :mod:`.openapi` know msgspec.
 """

@@ -7,8 +7,9 @@ Source: Kafka ``GroupCoordinatorConfig``, ``OffsetConfig``, ``GroupConfig``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_common.protocol.inter_broker_versions import LATEST, InterBrokerVersion
 
@@ -39,8 +40,7 @@ MAX_GROUPS_PER_INSTALL: Final = 500
 ALL_REPLICAS: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
+class GroupConfig(Struct, frozen=True):
     """The settings of a group coordinator; times in milliseconds."""
 
     broker_id: int = 0

@@ -8,11 +8,11 @@ Source: Kafka ``GroupCoordinator`` (``onElection``, ``onResignation``), ``GroupM
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.records import SimpleRecord
@@ -21,34 +21,29 @@ from replica_manager.coordinators.groups.requests import Request, Result, Transa
 # ---------------------------------------------------------------------- events
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorStartup:
+class CoordinatorStartup(Struct, frozen=True):
     """The broker is ready.  Before this event, and after Shutdown, every request is refused."""
 
     partition_count: int
     """Partitions of the coordinator's topic, or those it will have when it is created."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shutdown:
+class Shutdown(Struct, frozen=True):
     """The broker stops: all groups are unloaded, and parked requests get an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed: due timers fire."""
 
 
-@dataclass(frozen=True, slots=True)
-class Elected:
+class Elected(Struct, frozen=True):
     """This broker became leader of a partition, and so coordinator of its groups."""
 
     partition: int
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Resigned:
+class Resigned(Struct, frozen=True):
     """This broker lost the leadership of a partition; ``leader_epoch`` is None if unknown."""
 
     partition: int
@@ -72,31 +67,27 @@ class LoadedBatch(NamedTuple):
     is_control: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """The next batches of a partition that is being loaded, in the order of the log."""
 
     load_id: int
     batches: tuple[LoadedBatch, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LoadFinished:
+class LoadFinished(Struct, frozen=True):
     """The partition was read to its log end offset (not only to its high watermark)."""
 
     load_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoadFailed:
+class LoadFailed(Struct, frozen=True):
     """The partition could not be read to its log end offset."""
 
     load_id: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRecordsAppended:
+class GroupRecordsAppended(Struct, frozen=True):
     """The result of an :class:`AppendGroupRecords` with this ``append_id``."""
 
     append_id: int
@@ -105,8 +96,7 @@ class GroupRecordsAppended:
     """Offset of the first record of the batch; -1 after an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionCompleted:
+class TransactionCompleted(Struct, frozen=True):
     """A commit or abort marker of a producer was written to these partitions."""
 
     producer_id: int
@@ -114,8 +104,7 @@ class TransactionCompleted:
     is_commit: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsDeleted:
+class PartitionsDeleted(Struct, frozen=True):
     """Partitions of any topic were deleted; their offsets are removed."""
 
     partitions: tuple[TopicPartition, ...]
@@ -140,16 +129,14 @@ Input: TypeAlias = Request | Event
 # ---------------------------------------------------------------------- outputs
 
 
-@dataclass(frozen=True, slots=True)
-class GroupResponse:
+class GroupResponse(Struct, frozen=True):
     """The response to the request with this ``request_id``; each request gets exactly one."""
 
     request_id: int
     result: Result
 
 
-@dataclass(frozen=True, slots=True)
-class AppendGroupRecords:
+class AppendGroupRecords(Struct, frozen=True):
     """Append one batch of records to a partition of ``__consumer_offsets``, as coordinator.
 
     The timestamp type is CreateTime; ``offsets.topic.compression.codec`` is the compression.  If
@@ -168,8 +155,7 @@ class AppendGroupRecords:
     """The producer whose transaction contains the records; None outside a transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """Read a partition from its start to its end.
 
     The results come back as any number of Loaded events, then LoadFinished or LoadFailed.  Events
@@ -189,8 +175,7 @@ class Level(Enum):
     ERROR = 40
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorLogLine:
+class CoordinatorLogLine(Struct, frozen=True):
     """A line for ``server.log``."""
 
     level: Level
@@ -209,8 +194,7 @@ class Quantity(Enum):
     PARTITION_LOAD_MS = "partition-load-time"
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """A measurement for the metrics: a count, or a duration in milliseconds."""
 
     quantity: Quantity

@@ -9,10 +9,10 @@ Source: Kafka ``GroupCoordinatorAdapter``, and the results of ``GroupCoordinator
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kafka_common.model import NO_EPOCH, TopicPartition
 from replica_manager.log.producer_state_manager import VerificationGuard
@@ -34,8 +34,7 @@ class Protocol(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroup:
+class JoinGroup(Struct, frozen=True):
     """A JoinGroup request (API key 11)."""
 
     request_id: int
@@ -65,8 +64,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinResult:
+class JoinResult(Struct, frozen=True):
     """The response to JoinGroup."""
 
     error: ErrorCode
@@ -80,8 +78,7 @@ class JoinResult:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroup:
+class SyncGroup(Struct, frozen=True):
     """A SyncGroup request (API key 14)."""
 
     request_id: int
@@ -95,8 +92,7 @@ class SyncGroup:
     """The assignments by member id; only the leader sends them."""
 
 
-@dataclass(frozen=True, slots=True)
-class SyncResult:
+class SyncResult(Struct, frozen=True):
     """The response to SyncGroup."""
 
     error: ErrorCode
@@ -105,8 +101,7 @@ class SyncResult:
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Struct, frozen=True):
     """A Heartbeat request (API key 12)."""
 
     request_id: int
@@ -116,8 +111,7 @@ class Heartbeat:
     group_instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatResult:
+class HeartbeatResult(Struct, frozen=True):
     """The response to Heartbeat."""
 
     error: ErrorCode
@@ -131,8 +125,7 @@ class LeavingMember(NamedTuple):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroup:
+class LeaveGroup(Struct, frozen=True):
     """A LeaveGroup request (API key 13)."""
 
     request_id: int
@@ -148,8 +141,7 @@ class LeftMember(NamedTuple):
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveResult:
+class LeaveResult(Struct, frozen=True):
     """The response to LeaveGroup; ``members`` has the order of the request."""
 
     error: ErrorCode
@@ -175,8 +167,7 @@ class TransactionalProducer(NamedTuple):
     """The guard of the transaction's verification, passed on to the append; None without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOffsets:
+class CommitOffsets(Struct, frozen=True):
     """An OffsetCommit request (API key 8) from version 1 on, or a TxnOffsetCommit request (28)."""
 
     request_id: int
@@ -193,8 +184,7 @@ class CommitOffsets:
     """The producer whose transaction contains the offsets; None for OffsetCommit."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitResult:
+class CommitResult(Struct, frozen=True):
     """The response to OffsetCommit or TxnOffsetCommit."""
 
     errors: Mapping[TopicPartition, ErrorCode]
@@ -208,8 +198,7 @@ class WantedOffsets(NamedTuple):
     """None: all partitions that have a committed offset."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchOffsets:
+class FetchOffsets(Struct, frozen=True):
     """An OffsetFetch request (API key 9) from version 1 on; before version 8 for one group."""
 
     request_id: int
@@ -235,15 +224,13 @@ class GroupOffsets(NamedTuple):
     partitions: Mapping[TopicPartition, FetchedOffset]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResult:
+class FetchResult(Struct, frozen=True):
     """The response to OffsetFetch."""
 
     groups: tuple[GroupOffsets, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffsets:
+class DeleteOffsets(Struct, frozen=True):
     """An OffsetDelete request (API key 47)."""
 
     request_id: int
@@ -251,31 +238,27 @@ class DeleteOffsets:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffsetsResult:
+class DeleteOffsetsResult(Struct, frozen=True):
     """The response to OffsetDelete; ``partitions`` is empty if ``error`` is set."""
 
     error: ErrorCode
     partitions: Mapping[TopicPartition, ErrorCode]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroups:
+class DeleteGroups(Struct, frozen=True):
     """A DeleteGroups request (API key 42)."""
 
     request_id: int
     group_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroupsResult:
+class DeleteGroupsResult(Struct, frozen=True):
     """The response to DeleteGroups: an error per group id."""
 
     errors: Mapping[str, ErrorCode]
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroups:
+class ListGroups(Struct, frozen=True):
     """A ListGroups request (API key 16); an empty filter selects all groups; case is ignored."""
 
     request_id: int
@@ -292,16 +275,14 @@ class GroupOverview(NamedTuple):
     group_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroupsResult:
+class ListGroupsResult(Struct, frozen=True):
     """The response to ListGroups; after an error the list may be incomplete."""
 
     error: ErrorCode
     groups: tuple[GroupOverview, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroups:
+class DescribeGroups(Struct, frozen=True):
     """A DescribeGroups request (API key 15)."""
 
     request_id: int
@@ -333,8 +314,7 @@ class DescribedGroup(NamedTuple):
     members: tuple[DescribedMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroupsResult:
+class DescribeGroupsResult(Struct, frozen=True):
     """The response to DescribeGroups, with the groups in the order of the request."""
 
     groups: tuple[DescribedGroup, ...]

@@ -8,8 +8,9 @@ Source: Kafka ``TransactionConfig``, ``TransactionStateManagerConfigs``, ``Trans
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 MAX_TRANSACTIONAL_IDS: Final = 200_000
 """Limit of ids of one coordinator; then a new id gets COORDINATOR_NOT_AVAILABLE.
@@ -33,8 +34,7 @@ In Kafka this is the initial size of the batch's buffer.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionConfig:
+class TransactionConfig(Struct, frozen=True):
     """The settings of a transaction coordinator; times in milliseconds."""
 
     broker_id: int = 0

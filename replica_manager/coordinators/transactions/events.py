@@ -11,10 +11,10 @@ Source: Kafka ``TransactionCoordinator`` (``onElection``, ``onResignation``),
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.events import (
@@ -35,16 +35,14 @@ from replica_manager.coordinators.transactions.requests import Request, Result
 # ---------------------------------------------------------------------- events
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionRecordsAppended:
+class TransactionRecordsAppended(Struct, frozen=True):
     """The result of an :class:`AppendTransactionRecords`."""
 
     append_id: int
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdGiven:
+class ProducerIdGiven(Struct, frozen=True):
     """The result of a :class:`NewProducerId`: a producer id, or -1 and an error."""
 
     wish_id: int
@@ -52,8 +50,7 @@ class ProducerIdGiven:
     error: ErrorCode = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True)
-class MarkersResponse:
+class MarkersResponse(Struct, frozen=True):
     """A broker's response to :class:`SendMarkers`."""
 
     send_id: int
@@ -80,16 +77,14 @@ Input: TypeAlias = Request | Event
 # ---------------------------------------------------------------------- outputs
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionResponse:
+class TransactionResponse(Struct, frozen=True):
     """The response to the request with this ``request_id``; each request gets exactly one."""
 
     request_id: int
     result: Result
 
 
-@dataclass(frozen=True, slots=True)
-class AppendTransactionRecords:
+class AppendTransactionRecords(Struct, frozen=True):
     """Append one batch to a partition of ``__transaction_state``, as coordinator.
 
     The timestamp type is CreateTime, without compression, with acks=all.  The result must come back
@@ -104,8 +99,7 @@ class AppendTransactionRecords:
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class NewProducerId:
+class NewProducerId(Struct, frozen=True):
     """Get a new producer id; the result must come back as :class:`ProducerIdGiven`."""
 
     wish_id: int
@@ -121,8 +115,7 @@ class Marker(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SendMarkers:
+class SendMarkers(Struct, frozen=True):
     """Send WriteTxnMarkers to a broker; the result must come back as :class:`MarkersResponse`.
 
     Only one such request to a broker is in flight at a time.
@@ -133,8 +126,7 @@ class SendMarkers:
     markers: tuple[Marker, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionLoaded:
+class PartitionLoaded(Struct, frozen=True):
     """The time it took to load a partition, for the metrics."""
 
     duration_ms: int

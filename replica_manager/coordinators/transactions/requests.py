@@ -8,10 +8,10 @@ Source: Kafka ``TransactionCoordinator`` (its ``handle…`` methods and their re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kafka_common.model import TopicPartition
 from replica_manager.coordinators.transactions.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -26,8 +26,7 @@ class ProducerIdAndEpoch(NamedTuple):
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class InitProducerId:
+class InitProducerId(Struct, frozen=True):
     """An InitProducerId request (API key 22) with a transactional id."""
 
     request_id: int
@@ -37,8 +36,7 @@ class InitProducerId:
     """What a producer that continues after an error sends, from version 3 on; otherwise None."""
 
 
-@dataclass(frozen=True, slots=True)
-class InitProducerIdResult:
+class InitProducerIdResult(Struct, frozen=True):
     """The response to InitProducerId."""
 
     error: ErrorCode
@@ -46,8 +44,7 @@ class InitProducerIdResult:
     producer_epoch: int = NO_PRODUCER_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class AddPartitions:
+class AddPartitions(Struct, frozen=True):
     """An AddPartitionsToTxn request (API key 24), or an AddOffsetsToTxn request (25).
 
     For the latter, the partition is the group's partition of ``__consumer_offsets``.
@@ -60,8 +57,7 @@ class AddPartitions:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyPartitions:
+class VerifyPartitions(Struct, frozen=True):
     """An AddPartitionsToTxn request (API key 24) of a broker that only verifies partitions."""
 
     request_id: int
@@ -71,15 +67,13 @@ class VerifyPartitions:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyResult:
+class VerifyResult(Struct, frozen=True):
     """The response to VerifyPartitions: an error per partition."""
 
     errors: Mapping[TopicPartition, ErrorCode]
 
 
-@dataclass(frozen=True, slots=True)
-class EndTransaction:
+class EndTransaction(Struct, frozen=True):
     """An EndTxn request (API key 26)."""
 
     request_id: int
@@ -89,15 +83,13 @@ class EndTransaction:
     is_commit: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorResult:
+class ErrorResult(Struct, frozen=True):
     """The response to AddPartitions and EndTransaction: one error for the whole request."""
 
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeTransactions:
+class DescribeTransactions(Struct, frozen=True):
     """A DescribeTransactions request (API key 65)."""
 
     request_id: int
@@ -117,15 +109,13 @@ class DescribedTransaction(NamedTuple):
     partitions: tuple[TopicPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeTransactionsResult:
+class DescribeTransactionsResult(Struct, frozen=True):
     """The response to DescribeTransactions, in the order of the request."""
 
     transactions: tuple[DescribedTransaction, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ListTransactions:
+class ListTransactions(Struct, frozen=True):
     """A ListTransactions request (API key 66); an empty filter selects all transactional ids."""
 
     request_id: int
@@ -143,8 +133,7 @@ class ListedTransaction(NamedTuple):
     state: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListTransactionsResult:
+class ListTransactionsResult(Struct, frozen=True):
     """The response to ListTransactions; ``unknown_states`` are the unknown states requested."""
 
     error: ErrorCode

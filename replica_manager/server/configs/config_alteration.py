@@ -11,12 +11,12 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
+from msgspec import Struct
 
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.errors import ZkControllerError
@@ -97,8 +97,7 @@ def _changes(resource: AlteredResource) -> ResourceChanges:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceChanges:
+class ResourceChanges(Struct, frozen=True):
     """The changes of one resource in a request."""
 
     resource_type: int

@@ -5,10 +5,10 @@ Source: Kafka ``ConfigHelper`` (``createTopicConfigEntry``, ``createBrokerConfig
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct, structs
 
 from kafka_common.model import ConfigSource
 from replica_manager.configuration.broker_keys import BROKER_KEYS, INTERNAL_KEYS
@@ -40,8 +40,7 @@ _TYPE_IDS: Final = {
 _UNKNOWN_TYPE: Final = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedSynonym:
+class DescribedSynonym(Struct, frozen=True):
     """One of the keys that can set an entry's value; they are listed by precedence."""
 
     name: str
@@ -49,8 +48,7 @@ class DescribedSynonym:
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedEntry:
+class DescribedEntry(Struct, frozen=True):
     """A configuration key of a topic or broker, as DescribeConfigs describes it."""
 
     name: str
@@ -207,7 +205,7 @@ def _other_entry(name: str, broker: BrokerConfig) -> DescribedEntry:
     if key is None:
         return _unknown_entry(name, synonyms, is_read_only=True)
     entry = _entry(key, synonyms[0].value, synonyms, is_read_only=True, documentation=None)
-    return dataclasses.replace(entry, name=name)
+    return structs.replace(entry, name=name)
 
 
 def _unknown_entry(

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
+from msgspec.structs import replace
 
 from kafka_common.model import RECOVERED, TopicPartition
 from kafka_common.protocol import request_types

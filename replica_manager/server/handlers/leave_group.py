@@ -5,12 +5,12 @@ Source: Kafka ``KafkaApis.handleLeaveGroupRequest``.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
+from msgspec.structs import replace
 
 from kafka_common.acls import AclOperation
 from kafka_common.protocol import request_types

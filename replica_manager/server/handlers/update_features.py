@@ -9,11 +9,11 @@ Source: Kafka ``KafkaApis.handleUpdateFeatures``, ``KafkaController.processFeatu
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
+from msgspec.structs import replace
 
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey

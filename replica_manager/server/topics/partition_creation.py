@@ -9,17 +9,16 @@ Source: Kafka ``ZkAdminManager.createPartitions``, ``AdminZkClient.createNewPart
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kafka_common.model import Broker, ReplicaAssignment
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.topics.assignment import assign_replicas
 
 
-@dataclass(frozen=True, slots=True)
-class NewPartitions:
+class NewPartitions(Struct, frozen=True):
     """The requested partition count of a topic, with optional assignments."""
 
     topic: str

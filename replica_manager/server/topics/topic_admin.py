@@ -12,12 +12,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import replace
 from random import Random
 from typing import TypeVar
 from uuid import UUID, uuid4
 
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from kafka_common.model import Broker, ReplicaAssignment
 from kafka_common.protocol.inter_broker_versions import is_topic_id_supported

@@ -9,11 +9,11 @@ Source: Kafka ``ZkAdminManager.createTopics``, ``AdminZkClient.validateTopicCrea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct, field
 
 from kafka_common.model import INTERNAL_TOPICS
 from kafka_common.topic_names import has_collision_characters, invalid_name_reason, unified
@@ -25,8 +25,7 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 FROM_BROKER_DEFAULT: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(Struct, frozen=True):
     """One topic of a CreateTopics request."""
 
     name: str
@@ -37,8 +36,7 @@ class NewTopic:
     configs: Mapping[str, str | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
+class CreatedTopic(Struct, frozen=True):
     """A created topic, or a validated one, without a topic id."""
 
     name: str

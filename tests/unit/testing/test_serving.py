@@ -7,8 +7,6 @@ import inspect
 import json
 import re
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -325,19 +323,6 @@ def test_half_a_body_is_not_taken_for_a_whole_one(server: KitHttpServer) -> None
             body = response.read().partition(b"\r\n\r\n")[2]
 
     assert json.loads(body)["message"] == "the body ended after 2 of 100 bytes"
-
-
-def test_without_its_extra_the_verb_says_which_one_it_needs() -> None:
-    program = (
-        "import sys; sys.modules['msgspec'] = None\n"
-        "from zkcontroller_cli.main import main; sys.exit(main(['serve']))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
-    )
-
-    assert done.returncode == 5
-    assert "zkctl serve needs msgspec: pip install 'zkcontroller[serve]'" in done.stderr
 
 
 def test_a_folder_that_cannot_be_made_is_a_matter_of_usage(tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 import replica_manager
 from kafka_common.errors import ConfigInvalid

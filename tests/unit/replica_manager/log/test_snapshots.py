@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from kafka_common.errors import KafkaStorage, OutOfOrderSequence, UnexpectedAppendOffset
 from kafka_common.model import TopicPartition
@@ -163,7 +164,7 @@ def test_producers_are_known_again_after_gaps_that_compaction_left(world: LogWor
 def test_producers_whose_records_were_all_deleted_are_remembered_until_they_expire(
     world: LogWorld,
 ) -> None:
-    world.environment = replace(world.environment, producer_id_expiration_ms=lambda: 1_000)
+    world.environment = structs.replace(world.environment, producer_id_expiration_ms=lambda: 1_000)
     log = filled(world.open(), 3)
 
     log.delete_segments(list(log.segments), "test")

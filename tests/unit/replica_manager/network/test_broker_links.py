@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
+from msgspec.structs import replace
 
 from kafka_common.errors import InvalidFrame
 from kafka_common.model import Broker

@@ -19,6 +19,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i64Timedelta
+from msgspec import structs
 
 from kafka_common.acls import AclOperation, ResourcePattern, ResourceType
 from kafka_common.errors import ZnodeCorrupt, ZooKeeperRefused
@@ -67,7 +68,9 @@ class Tokens:
         self.world = guarded_world(executor)
         listeners = self.world.config.listeners
         bound = (*listeners.bound, Endpoint("127.0.0.1", 9094, SASL, "SASL_PLAINTEXT"))
-        self.world.config = replace(self.world.config, listeners=replace(listeners, bound=bound))
+        self.world.config = structs.replace(
+            self.world.config, listeners=structs.replace(listeners, bound=bound)
+        )
         self.now_ms = 1_700_000_000_000
         self._ids = count(1)
         self.store, self.tokens = self.broker()
@@ -77,7 +80,7 @@ class Tokens:
     def use(self, admin: TokenAdmin | None) -> None:
         """Has that service change tokens."""
         context = self.world.context
-        context.administration = replace(context.administration, token_admin=admin)
+        context.administration = structs.replace(context.administration, token_admin=admin)
 
     def broker(self, **config: int) -> tuple[DelegationTokenStore, DelegationTokens]:
         tokens = DelegationTokens(lambda: self.now_ms)

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Final
 import pytest
 from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 from typing_extensions import override
 
 from kafka_common.acls import AclOperation, ResourceType

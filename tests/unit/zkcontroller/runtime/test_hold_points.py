@@ -193,7 +193,7 @@ def test_every_question_event_and_request_has_a_name_in_the_list(
     for kind in get_args(ZkRequest):
         points.at_question("before", kind((), 1) if kind is FencedBatch else kind(()))
     for event in get_args(Event):
-        points.at_event(object.__new__(event))
+        points.at_event(event(*[None] * len(event.__struct_fields__)))
     names = [point_of_effect(SendControlRequest(1, key, 0, (), 1)) for key in REQUEST_NAMES]
     names.append(point_of_effect(RequestResponse(1, ControlledShutdownResult(0))))  # type: ignore[arg-type]  # any code
 
