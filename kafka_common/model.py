@@ -1,17 +1,16 @@
 """The vocabulary that controller and brokers share: values, no behaviour beyond their fields.
 
 Values made once per partition are ``NamedTuple`` (half a microsecond each); the others are frozen
-dataclasses.  Sentinels carry Kafka's own names.
+structs.  Sentinels carry Kafka's own names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from typing_extensions import override
 
 NO_LEADER: Final = -1
@@ -126,8 +125,7 @@ class Endpoint(Struct, frozen=True):
         return address_text(self.host, self.port)
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
+class Broker(Struct, frozen=True):
     """A live broker: the content of ``/brokers/ids/<id>``.
 
     The broker epoch, which is the znode's czxid, is stored elsewhere.

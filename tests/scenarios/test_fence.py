@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from kio.schema.errors import ErrorCode
+from msgspec import structs
 
 from kafka_common.model import TopicPartition
 from zkcontroller.core.effects import ProducerIdBlock, Question
@@ -107,7 +107,7 @@ class Scenario:
         self.writes: list[Question] = []
         self._is_wanted = is_wanted
         for broker_id in (1, 2, 3):
-            able = replace(broker_of(broker_id), features=FEATURES["supported_features"])
+            able = structs.replace(broker_of(broker_id), features=FEATURES["supported_features"])
             self.world.brokers[broker_id] = able
             self.world.start(broker_id)
             self._watch(broker_id)

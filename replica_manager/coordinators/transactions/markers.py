@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kafka_common.model import TopicPartition
 from replica_manager.coordinators.groups.events import Level
@@ -56,8 +56,7 @@ _NEEDLESS: Final = frozenset(
 """Errors of partitions that cannot contain transactional records, and so need no marker."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Completion:
+class Completion(Struct, frozen=True, eq=False):
     """A transaction whose end is decided; ``transit`` is its state after all markers."""
 
     transactional_id: str
