@@ -20,7 +20,7 @@ LOCKS = {
     "requirements-dev.lock": ("history", "dev"),
     "requirements-docs.lock": ("docs",),
 }
-USERS = ("test", "serve", "zookeeper", "container", "history", "top", "bench")
+USERS = ("test", "zookeeper", "container", "history", "top", "bench")
 IMAGES = {"Dockerfile": "requirements.lock", "spark.Dockerfile": "requirements-spark.lock"}
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
