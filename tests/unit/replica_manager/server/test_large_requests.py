@@ -10,12 +10,12 @@ import asyncio
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from kio.schema.errors import ErrorCode
-from msgspec.structs import replace
 
 from kafka_common.observability.loop_watch import LoopWatch
 from kafka_common.protocol.api_versions import ApiKey
