@@ -199,7 +199,8 @@ def without_speaker(text: str) -> str:
 
 
 SPEAKER: Final = (
-    r"^(?:\[[^\]]*\][:,]*|Controller \d+ epoch \d+|Broker \d+|Partition \[[^\]]*\] on broker \d+:) "
+    r"^(?:\[[^\]]*\][:,]* ?|(?:Controller \d+ epoch \d+|Broker \d+|Partition \[[^\]]*\] on broker "
+    r"\d+:) )"
 )
 """The writer of a line, in all versions: the text before the :attr:`Expression.stems`."""
 

@@ -165,6 +165,31 @@ def test_a_line_fits_the_expression_drawn_from_kafkas_sources(scenario: str) -> 
             {},
         ),
         (
+            "producer-id-block",
+            "kafka.controller.KafkaController",
+            "[Controller id=1] There is no producerId block yet (Zk path version 0), creating the "
+            "first block",
+            {"prefix": "Controller id=1"},
+        ),
+        (
+            "quota",
+            "kafka.server.ControllerMutationQuotaManager",
+            "Removing CONTROLLER_MUTATION quota for user alice",
+            {},
+        ),
+        (
+            "transaction-markers",
+            "kafka.coordinator.transaction.TxnMarkerQueue",
+            "Creating new marker queue for txn partition 0 to destination broker 1",
+            {},
+        ),
+        (
+            "net-disconnected",
+            "org.apache.kafka.clients.NetworkClient",
+            "[AddPartitionsToTxnManager broker=1]Node 1 disconnected.",
+            {"prefix": "AddPartitionsToTxnManager broker=1", "peer": "1"},
+        ),
+        (
             "zk-timeout",
             "org.apache.zookeeper.ClientCnxn",
             "Connection dropped: outstanding heartbeat ping not received",
