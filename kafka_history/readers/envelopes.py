@@ -12,7 +12,6 @@ one endless record.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -88,13 +87,10 @@ _DOCKERS_MAX: Final = 16_000
 
 
 def _json(line: bytes) -> Inside:
-    try:
-        entry = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return Inside(b"", line)
-    if isinstance(entry, dict) and isinstance(entry.get("_source"), dict):
+    entry = _object(line)
+    if isinstance(entry.get("_source"), dict):
         entry = entry["_source"]  # a dump of Elasticsearch
-    text = _text(entry) if isinstance(entry, dict) else None
+    text = _text(entry)
     if text is None:
         return Inside(b"", line)
     stream = " ".join(_speakers(entry))
@@ -110,27 +106,23 @@ def _json(line: bytes) -> Inside:
 def _json_record(line: bytes) -> Inside:
     """A record that log4j wrote as JSON, by itself or in one of the envelopes around it."""
     outer = _prefixed(line)
-    try:
-        entry = orjson.loads(outer.text)
-    except orjson.JSONDecodeError:
+    entry = _object(outer.text)
+    # The object itself, or one that a collector has put into it.
+    around = entry, entry.get("_source"), entry.get("json"), _object(_text(entry) or "")
+    records = (record_of(inner) for inner in around if isinstance(inner, dict))
+    record = next((found for found in records if found is not None), None)
+    if record is None:
         return Inside(b"", line)
-    if isinstance(entry, dict):
-        for inner in _entries(entry):
-            record = record_of(inner)
-            if record is not None:
-                stream = " ".join(_speakers(entry)).encode()
-                return Inside(stream or outer.stream, record.encode())
-    return Inside(b"", line)
+    return Inside(" ".join(_speakers(entry)).encode() or outer.stream, record.encode())
 
 
-def _entries(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The object itself, and those that a collector can have put into it."""
-    for inner in (entry, entry.get("_source"), entry.get("json"), _text(entry)):
-        if isinstance(inner, str) and inner.startswith("{"):
-            with contextlib.suppress(orjson.JSONDecodeError):
-                inner = orjson.loads(inner)
-        if isinstance(inner, dict):
-            yield inner
+def _object(text: bytes | str) -> dict[str, Any]:
+    """The JSON object that the text is; empty if it is none."""
+    try:
+        entry = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return {}
+    return entry if isinstance(entry, dict) else {}
 
 
 def _speakers(entry: Mapping[str, Any]) -> Iterator[str]:

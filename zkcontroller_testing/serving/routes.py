@@ -88,6 +88,15 @@ _LEDGER: Final = f"{_AT}/ledgers/{{ledger}}"
 _NONE: Final = HTTPStatus.NO_CONTENT
 _NEW: Final = HTTPStatus.CREATED
 
+
+def _verb(
+    below: str, do: Callable[[ServedRequest[Any]], Any], status: HTTPStatus = HTTPStatus.OK
+) -> ApiRoute:
+    """The route of a member of KafkaCluster whose function and path have its name."""
+    name = do.__name__
+    return ApiRoute(name, "POST", f"{below}/{name}", do, (name,), status)
+
+
 ROUTES: Final = (
     ApiRoute("server", "GET", "/", clusters.server),
     ApiRoute("openapi", "GET", "/openapi.json", _openapi),
@@ -109,61 +118,26 @@ ROUTES: Final = (
         brokers.broker,
         ("is_alive", "pid", "broker_epoch", "logs_directory"),
     ),
-    ApiRoute("start", "POST", f"{_BROKER}/start", brokers.start, ("start",), _NONE),
-    ApiRoute("stop", "POST", f"{_BROKER}/stop", brokers.stop, ("stop",), _NONE),
-    ApiRoute("kill", "POST", f"{_BROKER}/kill", brokers.kill, ("kill",), _NONE),
-    ApiRoute("pause", "POST", f"{_BROKER}/pause", brokers.pause, ("pause",), _NONE),
-    ApiRoute("resume", "POST", f"{_BROKER}/resume", brokers.resume, ("resume",), _NONE),
-    ApiRoute("bounce", "POST", f"{_BROKER}/bounce", brokers.bounce, ("bounce",), _NONE),
-    ApiRoute("disk_full", "POST", f"{_BROKER}/disk_full", brokers.disk_full, ("disk_full",), _NONE),
-    ApiRoute("free_disk", "POST", f"{_BROKER}/free_disk", brokers.free_disk, ("free_disk",), _NONE),
-    ApiRoute(
-        *(
-            "make_disk_read_only",
-            "POST",
-            f"{_BROKER}/make_disk_read_only",
-            brokers.make_disk_read_only,
-        ),
-        *(("make_disk_read_only",), _NONE),
-    ),
-    ApiRoute(
-        *("lose_page_cache", "POST", f"{_BROKER}/lose_page_cache", brokers.lose_page_cache),
-        *(("lose_page_cache",), _NONE),
-    ),
-    ApiRoute("mend_disk", "POST", f"{_BROKER}/mend_disk", brokers.mend_disk, ("mend_disk",), _NONE),
-    ApiRoute("set_clock", "POST", f"{_BROKER}/set_clock", brokers.set_clock, ("set_clock",), _NONE),
-    ApiRoute(
-        *("expire_session", "POST", f"{_BROKER}/expire_session", brokers.expire_session),
-        *(("expire_session",), _NONE),
-    ),
-    ApiRoute(
-        *("wait_stopped", "POST", f"{_BROKER}/wait_stopped", brokers.wait_stopped),
-        *(("wait_stopped",), _NONE),
-    ),
-    ApiRoute(
-        *("wait_unregistered", "POST", f"{_BROKER}/wait_unregistered", brokers.wait_unregistered),
-        *(("wait_unregistered",), _NONE),
-    ),
-    ApiRoute(
-        *("lose_zookeeper_response", "POST", f"{_BROKER}/lose_zookeeper_response"),
-        *(brokers.lose_zookeeper_response, ("lose_zookeeper_response",), _NONE),
-    ),
-    ApiRoute(
-        *("wait_registered", "POST", f"{_AT}/wait_registered", brokers.wait_registered),
-        kit=("wait_registered",),
-    ),
-    ApiRoute(
-        *("wait_controller", "POST", f"{_AT}/wait_controller", controllers.wait_controller),
-        kit=("wait_controller",),
-    ),
-    ApiRoute(
-        *("delete_controller", "POST", f"{_AT}/delete_controller", controllers.delete_controller),
-        *(("delete_controller",), _NONE),
-    ),
-    ApiRoute(
-        *("elect_controller", "POST", f"{_AT}/elect_controller", controllers.elect_controller),
-        kit=("elect_controller",),
-    ),
+    _verb(_BROKER, brokers.start, _NONE),
+    _verb(_BROKER, brokers.stop, _NONE),
+    _verb(_BROKER, brokers.kill, _NONE),
+    _verb(_BROKER, brokers.pause, _NONE),
+    _verb(_BROKER, brokers.resume, _NONE),
+    _verb(_BROKER, brokers.bounce, _NONE),
+    _verb(_BROKER, brokers.disk_full, _NONE),
+    _verb(_BROKER, brokers.free_disk, _NONE),
+    _verb(_BROKER, brokers.make_disk_read_only, _NONE),
+    _verb(_BROKER, brokers.lose_page_cache, _NONE),
+    _verb(_BROKER, brokers.mend_disk, _NONE),
+    _verb(_BROKER, brokers.set_clock, _NONE),
+    _verb(_BROKER, brokers.expire_session, _NONE),
+    _verb(_BROKER, brokers.wait_stopped, _NONE),
+    _verb(_BROKER, brokers.wait_unregistered, _NONE),
+    _verb(_BROKER, brokers.lose_zookeeper_response, _NONE),
+    _verb(_AT, brokers.wait_registered),
+    _verb(_AT, controllers.wait_controller),
+    _verb(_AT, controllers.delete_controller, _NONE),
+    _verb(_AT, controllers.elect_controller),
     ApiRoute("hold", "POST", f"{_AT}/holds", controllers.hold, ("at", "HoldPoint.hold"), _NEW),
     ApiRoute(
         *("wait_reached", "POST", f"{_AT}/holds/{{hold}}/wait_reached", controllers.wait_reached),
@@ -177,24 +151,19 @@ ROUTES: Final = (
         "create_topic", "POST", f"{_AT}/topics", topics.create_topic, ("create_topic",), _NONE
     ),
     ApiRoute("partition", "GET", _PARTITION, topics.partition, ("partition_state", "leader")),
-    ApiRoute(
-        "wait_leader", "POST", f"{_PARTITION}/wait_leader", topics.wait_leader, ("wait_leader",)
-    ),
-    ApiRoute("wait_isr", "POST", f"{_PARTITION}/wait_isr", topics.wait_isr, ("wait_isr",)),
-    ApiRoute("cut", "POST", f"{_AT}/cut", network.cut, ("cut",), _NONE),
-    ApiRoute("heal", "POST", f"{_AT}/heal", network.heal, ("heal",), _NONE),
-    ApiRoute("delay", "POST", f"{_AT}/delay", network.delay, ("delay",), _NEW),
-    ApiRoute("drop", "POST", f"{_AT}/drop", network.drop, ("drop",), _NEW),
-    ApiRoute("fail", "POST", f"{_AT}/fail", network.fail, ("fail",), _NEW),
+    _verb(_PARTITION, topics.wait_leader),
+    _verb(_PARTITION, topics.wait_isr),
+    _verb(_AT, network.cut, _NONE),
+    _verb(_AT, network.heal, _NONE),
+    _verb(_AT, network.delay, _NEW),
+    _verb(_AT, network.drop, _NEW),
+    _verb(_AT, network.fail, _NEW),
     ApiRoute("faults", "GET", f"{_AT}/faults", network.faults),
     ApiRoute("fault", "GET", f"{_AT}/faults/{{fault}}", network.fault),
     ApiRoute(
         "remove_fault", "DELETE", f"{_AT}/faults/{{fault}}", network.remove_fault, ("remove",)
     ),
-    ApiRoute(
-        *("offer_versions", "POST", f"{_AT}/offer_versions", network.offer_versions),
-        *(("offer_versions",), _NONE),
-    ),
+    _verb(_AT, network.offer_versions, _NONE),
     ApiRoute(
         *("versions_used", "GET", f"{_AT}/versions_used", network.versions_used),
         kit=("versions_used",),
