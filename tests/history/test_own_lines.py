@@ -7,13 +7,15 @@ import functools
 import itertools
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka_history.shapes.catalogue import shapes
 from tests.support.paths import ROOT
+from zkcontroller.core import journal
 
 PACKAGES = ("kafka_common", "zkcontroller", "replica_manager")
 LEVELS = {"info", "warning", "error", "exception", "critical"}
+OF_JOURNAL = {"info", "warn", "error"}
 CONVERSION = re.compile(r"%[-\d.]*([sdfg])")
 WRITER_AND_VALUES = re.compile(rf"\[[^]]*\]|{CONVERSION.pattern}")
 
@@ -34,7 +36,36 @@ SAMPLES = {
     r".*\.upper\(\)": "UNKNOWN_ERROR",
     r".*(path|dir|directory|file).*": "/data/orders-0",
 }
-"""A value for an argument, by its expression; others are ``some words``."""
+"""A value for an argument of a log call, by its expression; others are ``some words``."""
+
+OF_THE_CORE = {
+    r"corrupt|reason": "znode /brokers/topics/orders is corrupt: some words",
+    r"contradiction": "topic orders has id 7, not 8",
+    r"refused": "ZooKeeper answered NO_AUTH for /brokers/ids/7",
+    r"subject": "Leader 7 for partition orders-0 being reassigned, is",
+    r"text": "orders-0",
+    r"name": "seven",
+    r"kind": "new",
+    r"target\.label": "OnlinePartition",
+    r"targets": "ArrayBuffer(1, 2)",
+    r"assignment_text\(.*": "ReplicaAssignment(replicas=1,2, addingReplicas=, removingReplicas=)",
+    r".*trigger(\.value)?": "AutoTriggered",
+    r"scala_map\(.*": journal.scala_map([(1, 72)]),
+    r"scala_set\(.*": journal.scala_set([1, 2]),
+    r"scala_hash_set\(.*": journal.scala_hash_set([1, 2]),
+    r"scala_seq\(.*": journal.scala_seq("List", [1, 2]),
+    r"csv\(.*(table\.text|\{p\}).*": "orders-0,orders-1",
+    r"csv\(.*(topics|queued|ineligible|unknown|deleting).*": "orders,payments",
+    r"csv\(.*(pending|finished).*": "orders-0,orders-1",
+    r"csv\(.*": "1,2",
+    r"table\.text\(row\)|partition|state_path\(.*": "orders-0",
+    r"topic": "orders",
+    r"(?i).*path.*": "/brokers/topics/orders",
+    r".*(_id|epoch|version|_owner|_MS|_ms|LENGTH)|len\(.*|leader|cached|preferred|start": "7",
+    r".*election_type\.name": "PREFERRED",
+    r".*\.name": "NO_NODE",
+}
+"""A value for an expression in a line of the controller's core; others are ``some words``."""
 
 
 class Call(NamedTuple):
@@ -50,8 +81,50 @@ def calls() -> tuple[Call, ...]:
         Call(logger, line, f"{path.relative_to(ROOT)}:{number}")
         for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
-        if "getLogger" in (source := path.read_text(encoding="utf-8"))
-        for logger, line, number in calls_in(ast.parse(source))
+        if re.search(r"getLogger|journal\.", source := path.read_text(encoding="utf-8"))
+        for tree in [ast.parse(source)]
+        for logger, line, number in itertools.chain(calls_in(tree), journal_calls_in(tree))
+    )
+
+
+def journal_calls_in(tree: ast.Module) -> Iterator[tuple[str, str, int]]:
+    """What the core writes by its journal, with the writer that it puts before."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in OF_JOURNAL
+            and ast.unparse(node.func.value).endswith("journal")
+            and (text := formatted(node.args[0]))
+        ):
+            [line] = journaled(
+                text, *(getattr(journal, ast.unparse(each)) for each in node.args[1:])
+            )
+            yield line.logger, line.message, node.lineno
+
+
+def journaled(*arguments: str) -> list[Any]:
+    outbox: list[Any] = []
+    journal.Journal(outbox, 7, is_tracing=False).info(*arguments)
+    return outbox
+
+
+def formatted(node: ast.expr) -> str:
+    """A text with values in its braces; empty if it is computed."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "str":
+        return sample_of_core(node.args[0])
+    if not isinstance(node, ast.JoinedStr):
+        return text_of(node)
+    return "".join(
+        sample_of_core(part.value) if isinstance(part, ast.FormattedValue) else text_of(part)
+        for part in node.values
+    )
+
+
+def sample_of_core(argument: ast.expr) -> str:
+    code = ast.unparse(argument)
+    return next(
+        (each for pattern, each in OF_THE_CORE.items() if re.fullmatch(pattern, code)), "some words"
     )
 
 

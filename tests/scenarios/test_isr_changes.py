@@ -144,6 +144,25 @@ def test_a_wrong_epoch_counts_before_a_wrong_recovery_state(
     assert state_bytes(shrunk) == before
 
 
+def test_a_refused_recovery_state_is_logged_with_the_state_that_was_asked_for(
+    shrunk: World,
+) -> None:
+    code(shrunk, isr_change(shrunk, ORDERS_0, [2, 3], recovery=RECOVERING))
+
+    assert shrunk.controller is not None
+    assert [
+        line.message
+        for line in shrunk.controller.log_lines
+        if line.level == "INFO" and "Rejecting" in line.message
+    ] == [
+        "[Controller id=1] Rejecting AlterPartition from node 2 for orders-0 because leader is"
+        " recovering and ISR is greater than 1: LeaderAndIsr(leader=2, leaderEpoch=1,"
+        " isrWithBrokerEpoch=List(BrokerState(brokerId=2, brokerEpoch=-1),"
+        " BrokerState(brokerId=3, brokerEpoch=-1)), leaderRecoveryState=RECOVERING,"
+        " partitionEpoch=1)"
+    ]
+
+
 def test_unknown_topics_and_partitions_have_their_own_codes(shrunk: World) -> None:
     known = isr_change(shrunk, ORDERS_0, [2, 3])
 

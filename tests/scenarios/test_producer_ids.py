@@ -91,6 +91,19 @@ def test_unknown_and_stale_brokers_get_nothing(cluster: World) -> None:
 
     assert unknown == ProducerIdBlock(ErrorCode.broker_id_not_registered)
     assert older == newer == ProducerIdBlock(ErrorCode.stale_broker_epoch)
+    assert cluster.controller is not None
+    assert [
+        line.message
+        for line in cluster.controller.log_lines
+        if line.level == "WARN" and "AllocateProducerIds" in line.message
+    ] == [
+        "[Controller id=1] Ignoring AllocateProducerIds due to unknown broker 9",
+        *(
+            "[Controller id=1] Ignoring AllocateProducerIds due to stale broker epoch"
+            f" {cluster.living[2].broker.broker_epoch + off_by} for broker 2"
+            for off_by in (-1, 1)
+        ),
+    ]
     assert stored(cluster) == b""
 
 

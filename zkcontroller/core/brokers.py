@@ -86,15 +86,20 @@ class Brokers:
             self._journal.error(str(corrupt))
             return None
 
-    def compatible(self, brokers: Iterable[tuple[Broker, int]]) -> list[tuple[Broker, int]]:
-        """The brokers that support the finalized features; logs the others and leaves them out."""
+    def compatible(
+        self, brokers: Iterable[tuple[Broker, int]], kind: str = "new"
+    ) -> list[tuple[Broker, int]]:
+        """The brokers that support the finalized features; logs the others and leaves them out.
+
+        ``kind`` is for the log line: ``new`` or ``bounced``.
+        """
         found: list[tuple[Broker, int]] = []
         others: list[tuple[Broker, int]] = []
         for each in brokers:
             (found if self._context.is_compatible(each[0]) else others).append(each)
         if others:
             self._journal.warn(
-                "Ignoring registration of new brokers due to incompatibilities with finalized"
+                f"Ignoring registration of {kind} brokers due to incompatibilities with finalized"
                 f" features: {csv(sorted(broker.broker_id for broker, _ in others))}"
             )
         return found
@@ -141,7 +146,7 @@ class Brokers:
         if bounced:
             context.remove_live_brokers(bounced_ids)
             yield from self.on_broker_failure(bounced_ids)
-            context.add_live_brokers(self.compatible(bounced))
+            context.add_live_brokers(self.compatible(bounced, "bounced"))
             yield from self.on_broker_startup(bounced_ids)
         if dead:
             context.remove_live_brokers(dead)

@@ -58,9 +58,9 @@ class ControlledShutdowns:
             return ErrorCode.unknown_server_error
         if event.broker_epoch < cached:
             self._journal.info(
-                f"Received controlled shutdown request from an old broker epoch"
+                "Received controlled shutdown request from an old broker epoch"
                 f" {event.broker_epoch} for broker {event.broker_id}. Current broker epoch is"
-                f" {cached}"
+                f" {cached}."
             )
             return ErrorCode.stale_broker_epoch
         return None

@@ -18,7 +18,8 @@ from kafka_common.protocol.inter_broker_versions import (
     is_feature_versioning_supported,
 )
 from zkcontroller.core.effects import FeatureResults, Procedure, RequestResponse
-from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
+from zkcontroller.core.events import FeatureUpdate, UpdateFeatures, event_text
+from zkcontroller.core.journal import keeper_exception, scala_small_map
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode
@@ -58,7 +59,8 @@ def set_up_feature_versioning(tools: ControllerTools) -> Procedure[None]:
         wanted = FeatureZnode(features=found.features, status=status, version=wanted.version)
     elif found.features and status is FeatureStatus.ENABLED:
         tools.journal.warn(
-            f"FeatureZNode at path: {FeatureZnode.PATH} was disabled with features; dropping them"
+            f"FeatureZNode at path: {FeatureZnode.PATH} with disabled status contains non-empty"
+            f" features: {scala_small_map(found.features.items())}"
         )
     if wanted != found:
         tools.journal.info(
@@ -101,14 +103,17 @@ class FeatureUpdates:
                 target[item.feature] = item.max_version_level
         epoch = None
         if target != existing and not event.validate_only:
-            epoch = yield from self._write(target, results)
+            epoch = yield from self._write(event, target, results)
         named = tuple((name, code, message) for name, (code, message) in results.items())
         self._tools.outbox.append(
             RequestResponse(event.request_id, FeatureResults(ErrorCode.none, None, named, epoch))
         )
 
     def _write(
-        self, target: Mapping[str, int], results: dict[str, tuple[ErrorCode, str | None]]
+        self,
+        event: UpdateFeatures,
+        target: Mapping[str, int],
+        results: dict[str, tuple[ErrorCode, str | None]],
     ) -> Procedure[int | None]:
         """Writes the features; returns the new version of ``/feature``.
 
@@ -119,7 +124,8 @@ class FeatureUpdates:
         [written] = yield from self._tools.write([SetData(FeatureZnode.PATH, wanted.encode())])
         if isinstance(written, ZkCode):
             self._tools.journal.warn(
-                f"Processing of feature updates failed due to error: {written.name}"
+                f"Processing of feature updates: {event_text(event)} failed due to error:"
+                f" {keeper_exception(written, FeatureZnode.PATH)}"
             )
             for name, (code, _) in results.items():
                 if code is ErrorCode.none:
@@ -191,5 +197,5 @@ def _is_deletion(item: FeatureUpdate) -> bool:
 
 
 def _text(znode: FeatureZnode) -> str:
-    features = ", ".join(f"{name} -> {levels}" for name, levels in znode.features.items())
-    return f"FeatureZNode({znode.version},{znode.status.name.capitalize()},Map({features}))"
+    features = scala_small_map(znode.features.items())
+    return f"FeatureZNode({znode.version},{znode.status.name.capitalize()},{features})"

@@ -168,19 +168,23 @@ class IsrChanges:
             return IsrChangeResult(change.topic, change.partition, _NONE, current)
         if change.partition_epoch < current.zk_version:
             return refused(ErrorCode.invalid_update_version)
-        code = self._invalid(event, change, current)
+        code = self._invalid(event, change, current, wanted)
         if code is not _NONE:
             return refused(code)
         return wanted._replace(controller_epoch=self._context.epoch)
 
     def _invalid(
-        self, event: AlterPartitionReceived, change: IsrChange, current: LeaderAndIsr
+        self,
+        event: AlterPartitionReceived,
+        change: IsrChange,
+        current: LeaderAndIsr,
+        wanted: LeaderAndIsr,
     ) -> ErrorCode:
         text = f"{self._name(change.topic)}-{change.partition}"
         if change.leader_recovery_state == RECOVERING and len(change.new_isr) > 1:
             self._journal.info(
-                f"Rejecting AlterPartition request from node {event.broker_id} for {text} because"
-                " leader is recovering and ISR is greater than 1"
+                f"Rejecting AlterPartition from node {event.broker_id} for {text} because leader is"
+                f" recovering and ISR is greater than 1: {leader_and_isr_of(wanted)}"
             )
             return ErrorCode.invalid_request
         if (
@@ -188,8 +192,9 @@ class IsrChanges:
             and change.leader_recovery_state == RECOVERING
         ):
             self._journal.info(
-                f"Rejecting AlterPartition request from node {event.broker_id} for {text} because"
-                " the leader recovery state cannot change from RECOVERED to RECOVERING"
+                f"Rejecting AlterPartition from node {event.broker_id} for {text} because the"
+                " leader recovery state cannot change from RECOVERED to RECOVERING:"
+                f" {leader_and_isr_of(wanted)}"
             )
             return ErrorCode.invalid_request
         # A replica that a reassignment dropped may stay in the ISR until it is removed there.  No

@@ -33,8 +33,15 @@ class ProducerIdBlocks:
         """Allocates the next block, and writes it to ``/latest_producer_id_block`` first."""
         known = self._tools.context.live_broker_epochs.get(event.broker_id)
         if known is None:
+            self._tools.journal.warn(
+                f"Ignoring AllocateProducerIds due to unknown broker {event.broker_id}"
+            )
             self._respond(event, ProducerIdBlock(ErrorCode.broker_id_not_registered))
         elif known != event.broker_epoch:
+            self._tools.journal.warn(
+                f"Ignoring AllocateProducerIds due to stale broker epoch {event.broker_epoch} for"
+                f" broker {event.broker_id}"
+            )
             self._respond(event, ProducerIdBlock(ErrorCode.stale_broker_epoch))
         else:
             self._respond(event, (yield from self._next_block(event.broker_id)))

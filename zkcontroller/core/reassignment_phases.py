@@ -261,23 +261,23 @@ class ReassignmentPhases:
         staying = {}
         for row, assignment in final.items():
             leader = table.leader[row]
-            text = f"Leader {leader} for partition {table.text(row)} being reassigned, is"
+            subject = f"Leader {leader} for partition {table.text(row)} being reassigned, is"
             if leader not in assignment.replicas:
                 self._journal.info(
-                    f"{text} not in the new list of replicas {csv(assignment.replicas)}."
+                    f"{subject} not in the new list of replicas {csv(assignment.replicas)}."
                     " Re-electing leader"
                 )
                 electing.append(row)
             elif context.is_replica_online(leader, row):
                 self._journal.info(
-                    f"{text} already in the new list of replicas {csv(assignment.replicas)} and is"
-                    " alive"
+                    f"{subject} already in the new list of replicas {csv(assignment.replicas)}"
+                    " and is alive"
                 )
                 staying[row] = assignment
             else:
                 self._journal.info(
-                    f"{text} already in the new list of replicas {csv(assignment.replicas)} but is"
-                    " dead"
+                    f"{subject} already in the new list of replicas {csv(assignment.replicas)}"
+                    " but is dead"
                 )
                 electing.append(row)
         yield from self._tell_replicas(staying)

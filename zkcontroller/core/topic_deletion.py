@@ -87,9 +87,7 @@ class TopicDeletionManager:
         if not topics:
             return
         if not self._tools.config.delete_topic_enable:
-            self._journal.info(
-                f"Removing {DeleteTopicsZnode.PATH}/{csv(topics)} since delete topic is disabled"
-            )
+            self._journal.info(f"Removing {scala_set(topics)} since delete topic is disabled")
             yield from self._remove_requests(topics)
             return
         self._journal.info(f"Starting topic deletion for topics {csv(topics)}")

@@ -125,8 +125,7 @@ class TopicChanges:
         if topic in self._context.topics_to_be_deleted:
             if to_add:
                 self._journal.warn(
-                    "Skipping adding partitions"
-                    f" {csv(f'{topic}-{p}' for p in to_add)} for topic {topic} since it is"
+                    f"Skipping adding partitions {csv(to_add)} for topic {topic} since it is"
                     " currently being deleted"
                 )
                 yield from self._restore(topic)
@@ -157,6 +156,7 @@ class TopicChanges:
 
     def _restore(self, topic: str) -> Procedure[None]:
         """Writes the topic znode back without partitions that were added during deletion."""
+        self._journal.info(f"Restoring the partition replica assignment for topic {topic}")
         table = self._context.table
         known = table.topics[topic]
         existing = yield from self._tools.children(TopicPartitionsZnode.path(topic))
