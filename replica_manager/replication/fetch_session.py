@@ -5,7 +5,7 @@ Source: Kafka ``FetchSession``, ``CachedPartition`` (KIP-227).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
@@ -101,12 +101,15 @@ class FetchSession:
         self,
         fetch_infos: Mapping[TopicIdPartition, FetchPartition],
         forgotten: Iterable[TopicIdPartition],
-    ) -> None:
+    ) -> Generator[None, None, None]:
+        """Adds, changes and drops partitions, one in each step."""
         for partition, fetch_info in fetch_infos.items():
+            yield
             cached = self.partitions.get(self.key(partition))
             if cached is None:
                 self.partitions[self.key(partition)] = CachedPartition(*partition, fetch_info)
             else:
                 cached.ask(fetch_info)
         for partition in forgotten:
+            yield
             self.partitions.pop(self.key(partition), None)

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -45,7 +45,10 @@ MAX_SESSION_ID: Final = 2**31 - 1
 MOST_PARTITIONS: Final = 1_000_000
 """Limit for all sessions together, some 400 MB; a client beyond the limit gets no session."""
 
+_T = TypeVar("_T")
 _Fetched: TypeAlias = Mapping[TopicIdPartition, FetchPartitionData]
+Steps: TypeAlias = Generator[None, None, _T]
+"""Work for each partition, which yields so that other requests are handled in between."""
 _log = logging.getLogger("kafka.server.FetchManager")
 
 
@@ -62,8 +65,9 @@ class _NoSession:
 
     __slots__ = ()
 
-    def response_partitions(self, fetched: _Fetched) -> _Fetched:
+    def response_partitions(self, fetched: _Fetched) -> Steps[_Fetched]:
         """The partitions of the response: all that were read.  Stores nothing."""
+        yield from ()
         return fetched
 
     def throttled(self) -> SessionFetchResponse:
@@ -81,12 +85,14 @@ class SessionError(_NoSession):
         """No partitions: after a session error none is read."""
         return iter(())
 
-    def respond(self, _: _Fetched, __: int) -> SessionFetchResponse:
+    def respond(self, _: _Fetched, __: int) -> Steps[SessionFetchResponse]:
         """A response with the error and session id 0."""
+        yield from ()
         return SessionFetchResponse(self.error, NO_SESSION, {})
 
     @override
-    def response_partitions(self, fetched: _Fetched) -> _Fetched:
+    def response_partitions(self, fetched: _Fetched) -> Steps[_Fetched]:
+        yield from ()
         return {}
 
 
@@ -100,8 +106,9 @@ class SessionlessFetch(_NoSession):
         """The partitions to read, in the order of the request."""
         return iter(self.fetch_infos.items())
 
-    def respond(self, fetched: _Fetched, _: int) -> SessionFetchResponse:
+    def respond(self, fetched: _Fetched, _: int) -> Steps[SessionFetchResponse]:
         """A response with every partition that was read, and session id 0."""
+        yield from ()
         return SessionFetchResponse(ErrorCode.none, NO_SESSION, fetched)
 
 
@@ -118,9 +125,9 @@ class FullFetch(_NoSession):
         """The partitions to read, in the order of the request."""
         return iter(self.fetch_infos.items())
 
-    def respond(self, fetched: _Fetched, now_ms: int) -> SessionFetchResponse:
+    def respond(self, fetched: _Fetched, now_ms: int) -> Steps[SessionFetchResponse]:
         """A response with every partition that was read and the new session's id; 0 if none."""
-        session_id = self.cache._create(self, fetched, now_ms)
+        session_id = yield from self.cache._create(self, fetched, now_ms)
         return SessionFetchResponse(ErrorCode.none, session_id, fetched)
 
 
@@ -141,31 +148,34 @@ class IncrementalFetch(Struct, frozen=True):
             name = TopicIdPartition(cached.topic_id, cached.topic, cached.partition)
             yield name, cached.fetch_info
 
-    def respond(self, fetched: _Fetched, _: int) -> SessionFetchResponse:
+    def respond(self, fetched: _Fetched, _: int) -> Steps[SessionFetchResponse]:
         """A response with only the changed partitions."""
         session = self.session
         if not self._is_next():
             return self._out_of_turn()
         changed: dict[TopicIdPartition, FetchPartitionData] = {}
         for partition, result in fetched.items():
+            yield
             key = session.key(partition)
-            cached = session.partitions[key]
-            if cached.must_be_in_response(result):
+            cached = session.partitions.get(key)  # a later request may have dropped it meanwhile
+            if cached is not None and cached.must_be_in_response(result):
                 changed[partition] = result
                 if len(result.records) > 0:
                     session.partitions[key] = session.partitions.pop(key)
         return SessionFetchResponse(ErrorCode.none, session.session_id, changed)
 
-    def response_partitions(self, fetched: _Fetched) -> _Fetched:
+    def response_partitions(self, fetched: _Fetched) -> Steps[_Fetched]:
         """The partitions that :meth:`respond` would return; stores nothing."""
         if not self._is_next():
             return {}
         session = self.session
-        return {
-            partition: result
-            for partition, result in fetched.items()
-            if session.partitions[session.key(partition)].is_changed(result)
-        }
+        changed: dict[TopicIdPartition, FetchPartitionData] = {}
+        for partition, result in fetched.items():
+            yield
+            cached = session.partitions.get(session.key(partition))
+            if cached is not None and cached.is_changed(result):
+                changed[partition] = result
+        return changed
 
     def throttled(self) -> SessionFetchResponse:
         """A response without partitions; the session is unchanged."""
@@ -230,7 +240,7 @@ class FetchSessionCache:
         *,
         is_from_follower: bool,
         now_ms: int,
-    ) -> FetchContext:
+    ) -> Steps[FetchContext]:
         """The context of a Fetch request; a full request closes the session it names."""
         uses_topic_ids = api_version >= FIRST_TOPIC_ID_VERSION
         if metadata.is_full:
@@ -245,40 +255,36 @@ class FetchSessionCache:
             return SessionError(ErrorCode.invalid_fetch_session_epoch)
         if session.uses_topic_ids != uses_topic_ids:
             return SessionError(ErrorCode.fetch_session_topic_id_error)
-        session.update(fetch_infos, forgotten)
-        if len(session.partitions) > session.size and not self._may_hold(
-            fetch_infos, len(session.partitions) - session.size
-        ):
-            del self._sessions[session.session_id]
+        # From here on the same request is out of turn if it comes again between two steps.
+        session.epoch = next_session_epoch(session.epoch)
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session.session_id)
+        yield from session.update(fetch_infos, forgotten)
+        added = len(session.partitions) - session.size
+        if added > 0 and not (yield from self._may_hold(fetch_infos, added)):
+            self._sessions.pop(session.session_id, None)
             return SessionError(ErrorCode.fetch_session_id_not_found)
         if not session.partitions:
-            del self._sessions[session.session_id]
+            self._sessions.pop(session.session_id, None)
             return SessionlessFetch(fetch_infos)
-        self._touch(session, now_ms)
-        session.epoch = next_session_epoch(session.epoch)
+        session.size = len(session.partitions)
         return IncrementalFetch(session, metadata.epoch, topic_names)
 
-    def _touch(self, session: FetchSession, now_ms: int) -> None:
-        session.last_used_ms = now_ms
-        session.size = len(session.partitions)
-        self._sessions.move_to_end(session.session_id)
-
-    def _may_hold(self, partitions: Iterable[TopicIdPartition], count: int) -> bool:
+    def _may_hold(self, partitions: Iterable[TopicIdPartition], count: int) -> Steps[bool]:
         """Whether the cache has room for ``count`` more partitions.
 
         Refuses a name that is too long for a topic: a request may contain names of 32 KB.
         """
         if self.total_partitions + count > MOST_PARTITIONS:
             return False
-        return all(len(each.topic or "") <= LONGEST_NAME for each in partitions)
+        for each in partitions:
+            yield
+            if len(each.topic or "") > LONGEST_NAME:
+                return False
+        return True
 
-    def _create(
-        self,
-        request: FullFetch,
-        fetched: _Fetched,
-        now_ms: int,
-    ) -> int:
-        if not self._may_hold(fetched, len(fetched)):
+    def _create(self, request: FullFetch, fetched: _Fetched, now_ms: int) -> Steps[int]:
+        if not (yield from self._may_hold(fetched, len(fetched))):
             return NO_SESSION
         has_slot = len(self._sessions) < self._slots
         if not has_slot and not self._evict(request.is_from_follower, len(fetched), now_ms):
@@ -290,13 +296,15 @@ class FetchSessionCache:
             now_ms,
             now_ms,
             {},
+            size=len(fetched),
         )
+        # Its size counts from now on.  No client knows its id before the response.
+        self._sessions[session.session_id] = session
         for partition, result in fetched.items():
+            yield
             cached = CachedPartition(*partition, request.fetch_infos[partition])
             cached.remember(result)
             session.partitions[session.key(partition)] = cached
-        self._sessions[session.session_id] = session
-        self._touch(session, now_ms)
         return session.session_id
 
     def _free_session_id(self) -> int:

@@ -289,21 +289,23 @@ class SimulatedBroker:
     def _serve_records(self, follower: int, request: AskRecords) -> LeaderFetchResponse:
         version = request.api_version(17)
         fetch = request.fetch
-        context = self.sessions.context(
-            version,
-            fetch.metadata,
-            {TopicIdPartition(q.topic_id, tp.topic, tp.partition): q
-             for tp, q in fetch.to_send.items()},
-            fetch.forgotten(version),
-            {},
-            is_from_follower=True,
-            now_ms=self.world.now_ms,
-        )  # fmt: skip
+        to_send = fetch.to_send.items()
+        context = completed(
+            self.sessions.context(
+                version,
+                fetch.metadata,
+                {TopicIdPartition(q.topic_id, tp.topic, tp.partition): q for tp, q in to_send},
+                fetch.forgotten(version),
+                {},
+                is_from_follower=True,
+                now_ms=self.world.now_ms,
+            )
+        )
         results = {
             name: self._read(follower, name.topic_partition, wanted)
             for name, wanted in context.partitions()
         }
-        response = context.respond(results, self.world.now_ms)
+        response = completed(context.respond(results, self.world.now_ms))
         told = {name.topic_partition: result for name, result in response.partitions.items()}
         topic_ids = [TOPIC_ID] if told else []
         return LeaderFetchResponse(version, response.error, response.session_id, told, topic_ids)

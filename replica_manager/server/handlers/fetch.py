@@ -51,7 +51,7 @@ from replica_manager.server.current_leaders import CurrentLeaders
 from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.large_responses import aside
 from replica_manager.server.replica_selector import follower_in_rack
-from replica_manager.server.slices import in_slices
+from replica_manager.server.slices import in_slices, run_in_slices
 
 API_KEY: Final = ApiKey.FETCH
 VERSIONS: Final = (0, LAST_VERSION)
@@ -81,14 +81,16 @@ async def handle(
     }
     left = ((topic, each) for topic, partitions in request.forgotten for each in partitions)
     forgotten = [_named(topic, each, topic_names) async for topic, each in in_slices(left)]
-    session = broker.records.fetch_sessions.context(
-        version,
-        FetchMetadata(request.session_id, request.session_epoch),
-        fetch_infos,
-        forgotten,
-        topic_names,
-        is_from_follower=is_from_follower,
-        now_ms=broker.records.replica_manager.now_ms(),
+    session = await run_in_slices(
+        broker.records.fetch_sessions.context(
+            version,
+            FetchMetadata(request.session_id, request.session_epoch),
+            fetch_infos,
+            forgotten,
+            topic_names,
+            is_from_follower=is_from_follower,
+            now_ms=broker.records.replica_manager.now_ms(),
+        )
     )
     interesting, erroneous = await _sorted_out(session, context, broker, is_from_follower)
     fetched: dict[TopicIdPartition, FetchPartitionData] = {}
@@ -100,12 +102,11 @@ async def handle(
     if context.usage is not None:
         if is_from_follower:
             context.usage.exempt()
-        elif (
-            context.usage.fetched(await _size(session.response_partitions(found), context, broker))
-            > 0
-        ):
-            return await _answered(session.throttled(), {}, request, context, broker)
-    response = session.respond(found, broker.records.replica_manager.now_ms())
+        else:
+            answered = await run_in_slices(session.response_partitions(found))
+            if context.usage.fetched(await _size(answered, context, broker)) > 0:
+                return await _answered(session.throttled(), {}, request, context, broker)
+    response = await run_in_slices(session.respond(found, broker.records.replica_manager.now_ms()))
     return await _answered(response, interesting, request, context, broker)
 
 
@@ -137,7 +138,7 @@ async def _sorted_out(
     """The partitions that can be read, and the others with their errors."""
     interesting: dict[TopicIdPartition, FetchPartition] = {}
     erroneous: dict[TopicIdPartition, FetchPartitionData] = {}
-    partitions = dict(session.partitions())
+    partitions = {each: info async for each, info in in_slices(session.partitions())}
     allowed: set[str | None]
     if is_from_follower:
         is_trusted = is_cluster_allowed(broker, context, AclOperation.CLUSTER_ACTION)

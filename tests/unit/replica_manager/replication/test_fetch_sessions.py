@@ -32,6 +32,7 @@ from replica_manager.replication.fetch_values import (
     TopicIdPartition,
     next_session_epoch,
 )
+from tests.support.steps import completed
 
 ID = UUID(int=7)
 NAMES = {ID: "orders"}
@@ -67,21 +68,23 @@ class Broker:
         is_from_follower: bool = False,
         offset: int = 0,
     ) -> FetchContext:
-        return self.cache.context(
-            api_version,
-            metadata,
-            {partition: question(offset) for partition in wanted},
-            forgotten,
-            NAMES,
-            is_from_follower=is_from_follower,
-            now_ms=self.now_ms,
+        return completed(
+            self.cache.context(
+                api_version,
+                metadata,
+                {partition: question(offset) for partition in wanted},
+                forgotten,
+                NAMES,
+                is_from_follower=is_from_follower,
+                now_ms=self.now_ms,
+            )
         )
 
     def answer(
         self, context: FetchContext, result: FetchPartitionData = OK
     ) -> SessionFetchResponse:
         results = {partition: result for partition, _ in context.partitions()}
-        return context.respond(results, self.now_ms)
+        return completed(context.respond(results, self.now_ms))
 
     def open(
         self, *numbers: int, is_from_follower: bool = False, api_version: int = 17
@@ -111,9 +114,8 @@ def test_an_incremental_response_has_only_changed_partitions() -> None:
     context = broker.request(FetchMetadata(1, 1))
     moved = OK._replace(high_watermark=11)
 
-    response = context.respond(
-        dict(zip(partitions(0, 1, 2), (OK, moved, OK), strict=True)), broker.now_ms
-    )
+    found = dict(zip(partitions(0, 1, 2), (OK, moved, OK), strict=True))
+    response = completed(context.respond(found, broker.now_ms))
 
     assert response == SessionFetchResponse(ErrorCode.none, 1, {partitions(1)[0]: moved})
 
@@ -154,8 +156,10 @@ def test_a_watermark_that_the_follower_could_not_use_is_sent_again() -> None:
     second = broker.answer(broker.request(FetchMetadata(1, 1)), OK)
     third = broker.answer(broker.request(FetchMetadata(1, 2)), OK)
     new_epoch = {partitions(0)[0]: question()._replace(current_leader_epoch=5)}
-    fourth = broker.cache.context(
-        17, FetchMetadata(1, 3), new_epoch, (), NAMES, is_from_follower=True, now_ms=0
+    fourth = completed(
+        broker.cache.context(
+            17, FetchMetadata(1, 3), new_epoch, (), NAMES, is_from_follower=True, now_ms=0
+        )
     )
 
     assert [len(response.partitions) for response in (second, third)] == [1, 0]
@@ -179,7 +183,8 @@ def test_a_partition_that_gave_records_is_read_last_next_time() -> None:
     broker.open(0, 1, 2)
     context = broker.request(FetchMetadata(1, 1))
     zero, one, two = partitions(0, 1, 2)
-    context.respond({zero: OK._replace(records=b"r"), one: OK, two: OK}, broker.now_ms)
+    found = {zero: OK._replace(records=b"r"), one: OK, two: OK}
+    completed(context.respond(found, broker.now_ms))
 
     order = [name for name, _ in broker.request(FetchMetadata(1, 2)).partitions()]
 
@@ -294,10 +299,10 @@ def test_a_session_id_is_given_to_one_session_at_a_time() -> None:
     wanted = {partitions(0)[0]: question()}
 
     def open_one() -> int:
-        context = cache.context(
-            17, FetchMetadata(), wanted, (), NAMES, is_from_follower=False, now_ms=0
+        context = completed(
+            cache.context(17, FetchMetadata(), wanted, (), NAMES, is_from_follower=False, now_ms=0)
         )
-        return context.respond({partitions(0)[0]: OK}, 0).session_id
+        return completed(context.respond({partitions(0)[0]: OK}, 0)).session_id
 
     assert [open_one() for _ in range(4)] == [MAX_SESSION_ID, 1, 2, 0]
 
@@ -314,10 +319,10 @@ def test_a_preview_of_the_response_leaves_the_session_unchanged() -> None:
     moved = OK._replace(high_watermark=11)
     found = dict(zip(partitions(0, 1), (OK, moved), strict=True))
 
-    assert context.response_partitions(found) == {partitions(1)[0]: moved}
+    assert completed(context.response_partitions(found)) == {partitions(1)[0]: moved}
     assert context.throttled() == SessionFetchResponse(ErrorCode.none, 1, {})
     again = broker.request(FetchMetadata(1, 2))
-    assert again.respond(found, broker.now_ms).partitions == {partitions(1)[0]: moved}
+    assert completed(again.respond(found, broker.now_ms)).partitions == {partitions(1)[0]: moved}
 
 
 def test_a_throttled_request_that_was_overtaken_gets_an_error() -> None:
@@ -326,8 +331,63 @@ def test_a_throttled_request_that_was_overtaken_gets_an_error() -> None:
     context = broker.request(FetchMetadata(1, 1))
     broker.request(FetchMetadata(1, 2))
 
-    assert context.response_partitions({partitions(0)[0]: OK._replace(records=b"batch")}) == {}
+    found = {partitions(0)[0]: OK._replace(records=b"batch")}
+    assert completed(context.response_partitions(found)) == {}
     assert context.throttled() == SessionFetchResponse(ErrorCode.invalid_fetch_session_epoch, 1, {})
+
+
+# Other requests are handled between two steps
+
+
+def test_a_request_that_comes_again_between_two_steps_is_out_of_turn() -> None:
+    broker = Broker()
+    broker.open(0, 1)
+    steps = broker.cache.context(
+        17,
+        FetchMetadata(1, 1),
+        dict.fromkeys(partitions(1, 2), question()),
+        (),
+        NAMES,
+        is_from_follower=False,
+        now_ms=broker.now_ms,
+    )
+    next(steps)
+
+    again = broker.request(FetchMetadata(1, 1))
+
+    assert again == SessionError(ErrorCode.invalid_fetch_session_epoch)
+    assert [each for each, _ in completed(steps).partitions()] == partitions(0, 1, 2)
+
+
+def test_a_partition_that_is_dropped_between_two_steps_is_not_in_the_response() -> None:
+    broker = Broker()
+    broker.open(0, 1)
+    context = broker.request(FetchMetadata(1, 1))
+    moved = dict.fromkeys(partitions(0, 1), OK._replace(high_watermark=11))
+    preview, steps = context.response_partitions(moved), context.respond(moved, broker.now_ms)
+    next(preview)
+    next(steps)
+
+    broker.request(FetchMetadata(1, 2), (), partitions(1))
+
+    assert list(completed(preview)) == partitions(0)
+    assert list(completed(steps).partitions) == partitions(0)
+
+
+def test_a_session_may_lose_its_slot_before_all_of_it_is_stored() -> None:
+    broker = Broker(slots=1)
+    context = broker.request(FetchMetadata(), partitions(0, 1))
+    steps = context.respond(dict.fromkeys(partitions(0, 1), OK), broker.now_ms)
+    for _ in range(3):  # two names are looked at; then it has its slot
+        next(steps)
+    assert broker.cache.total_partitions == 2
+
+    broker.now_ms += EVICTION_MS + 1
+    assert broker.open(5).session_id == 2
+
+    assert completed(steps).session_id == 1
+    assert broker.cache.total_partitions == 1
+    assert broker.request(FetchMetadata(1, 1)) == SessionError(ErrorCode.fetch_session_id_not_found)
 
 
 def test_sessions_remember_so_many_partitions_together(monkeypatch: pytest.MonkeyPatch) -> None:
