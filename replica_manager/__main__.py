@@ -47,6 +47,7 @@ from zkcontroller.zookeeper.connect_string import parse_credentials
 
 FAILED: Final = 1
 _log = logging.getLogger("kafka.Kafka$")
+_signal_log = logging.getLogger("org.apache.kafka.common.utils.LoggingSignalHandler")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -168,10 +169,10 @@ async def _run(
 
     def on_signal(number: int) -> None:
         if stop_wanted.is_set():
-            _log.warning("Terminating at once due to a second signal %d", number)
+            _signal_log.warning("Terminating at once due to a second signal %d", number)
             log_files.flush()
             os._exit(128 + number)
-        _log.info("Terminating process due to signal %s", signal.Signals(number).name)
+        _signal_log.info("Terminating process due to signal %s", signal.Signals(number).name)
         stop_wanted.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):

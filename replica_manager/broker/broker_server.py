@@ -155,7 +155,7 @@ class BrokerServer:
 
         After a failure it stops all parts that were started, and raises the exception.
         """
-        _log.info("%sstarting", self._prefix)
+        _log.info("starting")
         executor = ResizableExecutor(
             self._config.integer("num.io.threads"), "data-plane-kafka-request"
         )
@@ -260,7 +260,7 @@ class BrokerServer:
 
     async def _find_cluster(self, side: BrokerSide, source: MetadataSource) -> _Ground:
         cluster_id = await source.connect()
-        _log.info("%sCluster ID = %s", self._prefix, cluster_id)
+        _log.info("Cluster ID = %s", cluster_id)
         self.broker_id = await _blocking(
             side, lambda: self._identity.establish(cluster_id, source.new_broker_id)
         )

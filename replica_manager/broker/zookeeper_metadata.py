@@ -115,11 +115,7 @@ class ZooKeeperSource:
 
     async def connect(self) -> str:
         """Connects, creates the parent znodes, reads the ACLs; returns the cluster id."""
-        _log.info(
-            "[KafkaServer id=%d] Connecting to zookeeper on %s",
-            self._config.broker_id,
-            self._config.zookeeper_connect,
-        )
+        _log.info("Connecting to zookeeper on %s", self._config.zookeeper_connect)
         self.broker.stops.add(StopStep.METADATA, lambda: asyncio.to_thread(self.session.close))
         await self.blocking(self.session.start)
         await self.blocking(lambda: create_persistent_paths(self.session))

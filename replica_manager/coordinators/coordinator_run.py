@@ -85,17 +85,20 @@ class CoordinatorRun(Generic[_O]):
         led_log: Callable[[TopicPartition], OffsetsLog | None],
         *,
         load_buffer_bytes: int,
+        on_larger: Callable[[TopicPartition, int], None],
         thread_name: str,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         """``perform`` carries out one output of the coordinator.
 
         ``led_log`` returns a partition's log if this broker leads the partition, else None.
+        ``on_larger`` gets the bytes of a batch that is larger than the buffer.
         """
         self._coordinator = coordinator
         self._perform = perform
         self._led_log = led_log
         self._load_buffer_bytes = load_buffer_bytes
+        self._on_larger = on_larger
         self._now_ms = WallClock() if now_ms is None else now_ms
         self._responses: AwaitedResponses[Any] = AwaitedResponses()
         """The requests that wait for a response: few per connection."""
@@ -188,7 +191,10 @@ class CoordinatorRun(Generic[_O]):
             # One load at a time: each has a buffer, and there is one thread.
             async with self._load_turn:
                 pieces = read_partition(
-                    lambda: self._led_log(tp), self._load_buffer_bytes, self._loader
+                    lambda: self._led_log(tp),
+                    self._load_buffer_bytes,
+                    self._loader,
+                    lambda size: self._on_larger(tp, size),
                 )
                 async for batches in pieces:
                     self.step(Loaded(load.load_id, batches))

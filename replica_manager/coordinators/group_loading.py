@@ -70,14 +70,18 @@ class _Chunk(NamedTuple):
 
 
 async def read_partition(
-    led_log: Callable[[], OffsetsLog | None], buffer_bytes: int, executor: Executor
+    led_log: Callable[[], OffsetsLog | None],
+    buffer_bytes: int,
+    executor: Executor,
+    on_larger: Callable[[int], None],
 ) -> AsyncIterator[tuple[LoadedBatch, ...]]:
     """Yields every batch of a partition, in pieces of RECORDS_AT_ONCE records or one batch.
 
     ``led_log`` returns the log if this broker leads the partition, else None.  Raises
     LeadershipLost if this broker is no longer the leader; CorruptRecord, InvalidRecord,
     OffsetOutOfRange, KafkaStorage or OSError if the log cannot be read to its end.  A read that
-    fails at a limit of the operating system is tried again after RETRY_S.
+    fails at a limit of the operating system is tried again after RETRY_S.  ``on_larger`` gets the
+    bytes of each read of more than ``buffer_bytes``, which is one batch.
     """
     loop = asyncio.get_running_loop()
     offset = 0
@@ -102,12 +106,7 @@ async def read_partition(
             await asyncio.sleep(RETRY_S)
             continue
         if piece.length > buffer_bytes:
-            _log.warning(
-                "Loaded offsets and group metadata with buffer larger (%d bytes) than configured"
-                " offsets.load.buffer.size (%d bytes)",
-                piece.length,
-                buffer_bytes,
-            )
+            on_larger(piece.length)
         for batches in _portions(chunk.batches):
             yield batches
             await asyncio.sleep(0)

@@ -90,6 +90,13 @@ class GroupService:
             self._perform,
             led_log,
             load_buffer_bytes=settings.load_buffer_bytes,
+            on_larger=lambda tp, size: _log.warning(
+                "Loaded offsets and group metadata from %s with buffer larger (%d bytes) than "
+                "configured offsets.load.buffer.size (%d bytes)",
+                tp,
+                size,
+                settings.load_buffer_bytes,
+            ),
             thread_name="group-metadata-manager",
             now_ms=now_ms,
         )

@@ -102,6 +102,13 @@ class TransactionService:
             self._perform,
             led_log,
             load_buffer_bytes=settings.load_buffer_bytes,
+            on_larger=lambda tp, size: _log.warning(
+                "Loaded metadata from %s with buffer larger (%d bytes) than configured buffer size "
+                "(%d bytes).",
+                tp,
+                size,
+                settings.load_buffer_bytes,
+            ),
             thread_name="transaction-log-manager",
             now_ms=now_ms,
         )

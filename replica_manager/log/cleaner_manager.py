@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from kafka_common.errors import KafkaStorage
 from kafka_common.model import TopicPartition
+from kafka_common.observability.log_text import throwable_text
 from kafka_common.process.resource_limits import exhausted_limit
 from replica_manager.log.checkpoints import CheckpointWrite
 from replica_manager.log.files import CLEANED_SUFFIX, sync_directory
@@ -211,9 +212,12 @@ class CleanerManager:
             self._manager.fail(log_dir, f"{doing} due to IOException", error)
             return False
         _log.warning(
-            "Unexpected exception while cleaning %s in %s. Marking its partition as uncleanable: "
-            "%s: %s", topic_partition, log_dir, type(error).__name__, error,
-        )  # fmt: skip
+            "Unexpected exception thrown when cleaning log %s. Marking its partition (%s) as "
+            "uncleanable",
+            self._manager.logs.get(topic_partition),
+            topic_partition,
+            extra={"cause": throwable_text(error)},
+        )
         self._manager.cleaning.mark_uncleanable(topic_partition)
         return True
 

@@ -163,7 +163,11 @@ class LogLoader:
         self._delete_replaced_files(swaps)
         for path in swaps:
             _log.info(
-                "%s Recovering file %s by renaming from .swap files.", self._prefix, path.name
+                "%s Found log file %s from interrupted swap operation, which is recoverable from "
+                "%s files by renaming.",
+                self._prefix,
+                path,
+                SWAP_SUFFIX,
             )
             path.replace(path.with_name(path.name.removesuffix(SWAP_SUFFIX)))
 

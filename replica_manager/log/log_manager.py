@@ -75,6 +75,10 @@ def _ignore(failure: LogDirFailure) -> None:
     del failure
 
 
+def _joined(paths: Iterable[Path]) -> str:
+    return ", ".join(map(str, paths))
+
+
 def _no_progress(progress: RecoveryProgress) -> None:
     del progress
 
@@ -175,21 +179,24 @@ class LogManager:
         which stop the broker, because the operator must decide about the data, and LimitReached if
         a limit is too low for these logs.  ``on_progress`` is called from several threads.
         """
-        _log.info("Loading logs from log dirs %s", ", ".join(map(str, self._log_dirs)))
+        _log.info("Loading logs from log dirs ArrayBuffer(%s)", _joined(self.live_log_dirs))
+        unclean: list[Path] = []
         started_ms = self.environment.monotonic_ms()
         for log_dir in self.live_log_dirs:
             try:
                 log_dir.mkdir(parents=True, exist_ok=True)
-                self._load_directory(log_dir, topic_configs, on_progress)
+                if not self._load_directory(log_dir, topic_configs, on_progress):
+                    unclean.append(log_dir)
                 self._loaded.add(log_dir)
             except (OSError, KafkaStorage, PartitionMetadataCorrupt) as error:
                 doing = f"Error while loading log dir {log_dir}"
                 raise_if_limit(error, doing)
                 self.fail(log_dir, doing, error)
         _log.info(
-            "Loaded %d logs in %dms",
+            "Loaded %d logs in %dms%s",
             len(self._all_logs()),
             self.environment.monotonic_ms() - started_ms,
+            f" (unclean log dirs = ArrayBuffer({_joined(unclean)}))" if unclean else "",
         )
 
     def _load_directory(
@@ -197,7 +204,8 @@ class LogManager:
         log_dir: Path,
         topic_configs: Mapping[str, LogConfig],
         on_progress: Callable[[RecoveryProgress], None],
-    ) -> None:
+    ) -> bool:
+        """Loads one directory; returns whether it needs no recovery."""
         had_clean_shutdown = take_clean_shutdown_mark(log_dir)
         recovery_points = self._read(log_dir, checkpoints.RECOVERY_POINT_FILE)
         start_offsets = self._read(log_dir, checkpoints.LOG_START_OFFSET_FILE)
@@ -220,8 +228,9 @@ class LogManager:
                 log_dir,
             )
 
-        def load(folder: LogFolder) -> UnifiedLog:
-            return UnifiedLog.open(
+        def load(folder: LogFolder) -> tuple[UnifiedLog, int]:
+            began_ms = self.environment.monotonic_ms()
+            log = UnifiedLog.open(
                 folder.path,
                 topic_configs.get(folder.topic_partition.topic, self.default_config),
                 self.environment,
@@ -230,19 +239,23 @@ class LogManager:
                 had_clean_shutdown=had_clean_shutdown,
                 on_progress=on_progress,
             )
+            return log, self.environment.monotonic_ms() - began_ms
 
         with ThreadPoolExecutor(self.recovery_threads_per_dir, "log-recovery") as threads:
-            for folder, log in zip(wanted, threads.map(load, wanted), strict=True):
+            loaded = zip(wanted, threads.map(load, wanted), strict=True)
+            for count, (folder, (log, took_ms)) in enumerate(loaded, 1):
                 self._add(folder, log)
                 _log.info(
-                    "Completed load of Log(dir=%s, topic=%s, partition=%d) with %d segments, "
-                    "local-log-start-offset %d and log-end-offset %d",
-                    log.directory,
-                    folder.topic_partition.topic,
-                    folder.topic_partition.partition,
+                    "Completed load of %s with %d segments, local-log-start-offset %d and "
+                    "log-end-offset %d in %dms (%d/%d completed in %s)",
+                    log,
                     len(tuple(log.segments)),
                     log.log_start_offset,
                     log.log_end_offset,
+                    took_ms,
+                    count,
+                    len(wanted),
+                    log_dir,
                 )
         here = {folder.topic_partition for folder in wanted}
         self.cleaning.load(log_dir, {tp: end for tp, end in cleaned.items() if tp in here})
@@ -256,6 +269,7 @@ class LogManager:
                 )
             elif folder.kind is FolderKind.STRAY:
                 _log.warning("Loaded stray log: %s", folder.path)
+        return had_clean_shutdown or not wanted
 
     def _add(self, folder: LogFolder, log: UnifiedLog) -> None:
         logs = self._future if folder.kind is FolderKind.FUTURE else self._current

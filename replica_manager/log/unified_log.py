@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import NamedTuple, assert_never
 from uuid import UUID
 
+from typing_extensions import override
+
 from kafka_common.errors import (
     IllegalState,
     KafkaStorage,
@@ -31,6 +33,7 @@ from kafka_common.protocol.compression import Buffer
 from kafka_common.protocol.record_batch import MAGIC_2, MemoryRecords
 from kafka_common.protocol.record_walk import finish
 from kafka_common.protocol.records import NO_TIMESTAMP
+from kafka_common.protocol.uuid_text import uuid_text
 from replica_manager.log import leader_epoch_file_cache
 from replica_manager.log.environment import LogEnvironment
 from replica_manager.log.leader_epoch_checkpoint_file import (
@@ -45,6 +48,7 @@ from replica_manager.log.leader_epoch_file_cache import (
 from replica_manager.log.local_log import FlushPlan, LogOffsetMetadata, LogRead
 from replica_manager.log.log_appends import ValidRecords, follower_records, producer_advances
 from replica_manager.log.log_config import LogConfig
+from replica_manager.log.log_directory import parse_folder
 from replica_manager.log.log_loading import LoadedLog, LogLoader, RecoveryProgress
 from replica_manager.log.log_recovery import rebuild_producers
 from replica_manager.log.log_validation import (
@@ -170,6 +174,17 @@ class UnifiedLog:
     def name(self) -> str:
         """The folder's name, for example ``orders-3``."""
         return self._local.name
+
+    @override
+    def __str__(self) -> str:
+        """As Kafka's log has it: ``Log(dir=…, topicId=…, topic=…, partition=…, …)``."""
+        tp = parse_folder(self.directory).topic_partition
+        topic_id = "" if self.topic_id is None else f", topicId={uuid_text(self.topic_id)}"
+        return (
+            f"Log(dir={self.directory}{topic_id}, topic={tp.topic}, partition={tp.partition}, "
+            f"highWatermark={self.high_watermark}, lastStableOffset={self.last_stable_offset}, "
+            f"logStartOffset={self.log_start_offset}, logEndOffset={self.log_end_offset})"
+        )
 
     @property
     def config(self) -> LogConfig:

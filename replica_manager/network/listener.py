@@ -46,6 +46,7 @@ MOST_REFUSED: Final = 1_000
 """The most connections kept open after a refusal by rate; then the oldest is closed early."""
 
 _log = logging.getLogger("kafka.network.SocketServer")
+_acceptor_log = logging.getLogger("kafka.network.DataPlaneAcceptor")
 
 
 class ServerLimits(Struct, frozen=True):
@@ -199,7 +200,7 @@ class SocketServer:
                 f"an address and port that can be bound ({reason or failure})",
             ) from failure
         self._sockets[endpoint.listener_name] = listening
-        _log.info(
+        _acceptor_log.info(
             "Awaiting socket connections on %s:%d.",
             endpoint.host or "0.0.0.0",
             listening.getsockname()[1],

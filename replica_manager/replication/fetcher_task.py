@@ -79,9 +79,9 @@ class FetcherTask:
         self._woken = asyncio.Event()
         leader = fetcher.leader
         self._log = PrefixedLog(_logger, fetcher_prefix(settings.replica_id, leader, fetcher_id))
-        self._task = asyncio.get_running_loop().create_task(
-            self._run(), name=f"ReplicaFetcherThread-{fetcher_id}-{leader}"
-        )
+        name = f"ReplicaFetcherThread-{fetcher_id}-{leader}"
+        self._life_log = PrefixedLog(_logger, f"[{name}]: ")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=name)
 
     def wake(self) -> None:
         """Ends the wait of an idle fetcher, because partitions were added."""
@@ -92,12 +92,12 @@ class FetcherTask:
 
         The response to a request in flight is lost.
         """
-        self._log.info("Shutting down")
+        self._life_log.info("Shutting down")
         self._task.cancel()
         return self._task
 
     async def _run(self) -> None:
-        self._log.info("Starting")
+        self._life_log.info("Starting")
         try:
             while True:
                 try:
@@ -106,11 +106,11 @@ class FetcherTask:
                     self._log.error("Error due to", extra={"cause": throwable_text(error)})
                     await asyncio.sleep(self._backoff_s)
         except asyncio.CancelledError:
-            self._log.info("Stopped")
+            self._life_log.info("Stopped")
             raise
         finally:
             await self._link.close()
-            self._log.info("Shutdown completed")
+            self._life_log.info("Shutdown completed")
 
     async def _step(self) -> None:
         self._woken.clear()

@@ -97,7 +97,11 @@ class IsrProposals:
         elif error is ErrorCode.cluster_authorization_failed:
             _log.error("Broker is not authorized to send AlterPartition to controller")
         else:
-            _log.warning("Controller refused AlterPartition with %s", error.name.upper())
+            _log.warning(
+                "Controller returned an unexpected top-level error when handling AlterPartition "
+                "request: %s",
+                error.name.upper(),
+            )
         self._under_way = None
 
     def handle_response(

@@ -56,6 +56,7 @@ BACKOFF_S: Final = 1.0
 
 _ANY_ID: Final = UUID(int=0)
 _log = logging.getLogger("kafka.server.ReplicaAlterLogDirsManager")
+_partition_log = logging.getLogger("kafka.cluster.Partition")
 
 
 MOST_TASKS: Final = 100
@@ -203,7 +204,14 @@ class LogDirMoves:
         if current is None:
             return ErrorCode.replica_not_available
         if current.log_dir == log_dir:
-            _log.info("Current log directory %s of %s is the requested one", log_dir, tp)
+            _partition_log.info(
+                "[Partition %s broker=%d] Current log directory %s is same as requested log dir %s."
+                " Skipping future replica creation.",
+                tp,
+                self._replicas.broker_id,
+                log_dir,
+                path,
+            )
             return ErrorCode.none
         if future is None:
             if self._logs.offline_log_dirs:

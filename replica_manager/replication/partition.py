@@ -499,11 +499,11 @@ class Partition:
         self.isr_state = CommittedIsr(altered.isr)
         self.partition_epoch = altered.partition_epoch
         _log.info(
-            "[Partition %s broker=%d] ISR updated to %s %sand version updated to %d",
+            "[Partition %s broker=%d] ISR updated to %s %s and version updated to %d",
             self.topic_partition,
             self.broker_id,
             _joined(altered.isr),
-            "(under-min-isr) " if self.is_under_min_isr else "",
+            "(under-min-isr)" if self.is_under_min_isr else "",
             self.partition_epoch,
         )
         moved = self.maybe_increment_high_watermark(now_ms)

@@ -95,9 +95,10 @@ class ReplicaFetchers:
             yield
         for key, listing in added.items():
             _logger.info(
-                "%sAdded fetcher to broker %d for partitions Map(%s)",
+                "%sAdded fetcher to broker %d for partitions %s(%s)",
                 self._prefix,
                 key.leader,
+                "Map" if listing.is_small else "HashMap",
                 listing,
             )
 
@@ -120,11 +121,16 @@ class ReplicaFetchers:
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Stops fetching partitions; responses in flight are ignored for them."""
-        for _ in self.remove_in_steps(partitions):
+        for _ in self.remove_in_steps(partitions, are_stopped=True):
             pass
 
-    def remove_in_steps(self, partitions: Iterable[TopicPartition]) -> Generator[None, None, None]:
-        """Stops fetching partitions; yields after every ``PARTITIONS_AT_ONCE`` of them."""
+    def remove_in_steps(
+        self, partitions: Iterable[TopicPartition], *, are_stopped: bool = False
+    ) -> Generator[None, None, None]:
+        """Stops fetching partitions; yields after every ``PARTITIONS_AT_ONCE`` of them.
+
+        Kafka's sets have two names in its log: small ones of partitions that are stopped another.
+        """
         removed = _Listing()
         for portion in _portions(partitions):
             self.failed.difference_update(portion)
@@ -133,7 +139,12 @@ class ReplicaFetchers:
             removed.add(map(str, portion), len(portion))
             yield
         if removed.count:
-            _logger.info("%sRemoved fetcher for partitions Set(%s)", self._prefix, removed)
+            _logger.info(
+                "%sRemoved fetcher for partitions %s(%s)",
+                self._prefix,
+                "Set" if are_stopped and removed.is_small else "HashSet",
+                removed,
+            )
 
     def resize(self, fetchers_per_leader: int) -> None:
         """Distributes all partitions over ``fetchers_per_leader`` fetchers of each leader."""
@@ -188,6 +199,11 @@ class _Listing:
     def add(self, texts: Iterable[str], count: int) -> None:
         self.count += count
         self._texts += islice(texts, max(MOST_LISTED - len(self._texts), 0))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether Scala has a class of its own for a collection of so few."""
+        return self.count <= 4
 
     @override
     def __str__(self) -> str:

@@ -324,7 +324,12 @@ def _coordinator(_: World, error: Exception, __: pytest.MonkeyPatch) -> None:
 
     outputs = SimpleNamespace(step=lambda *_: ["a", "broken", "b"], next_deadline_ms=None)
     run = CoordinatorRun(
-        cast(Any, outputs), perform, lambda _: None, load_buffer_bytes=1, thread_name="loader"
+        cast(Any, outputs),
+        perform,
+        lambda _: None,
+        load_buffer_bytes=1,
+        on_larger=lambda *_: None,
+        thread_name="loader",
     )
 
     with pytest.raises(type(error)):

@@ -31,7 +31,14 @@ from zkcontroller.core.events import (
     ElectionTrigger,
     ReplicaLeaderElection,
 )
-from zkcontroller.core.journal import csv, keeper_exception, scala_set, state_change_failure
+from zkcontroller.core.journal import (
+    csv,
+    keeper_exception,
+    scala_map,
+    scala_seq,
+    scala_set,
+    state_change_failure,
+)
 from zkcontroller.core.partition_states import ElectionOutcome, PartitionStateMachine
 from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.states import PartitionState
@@ -195,9 +202,9 @@ class ReplicaLeaderElections:
         allowed = self._tools.config.leader_imbalance_per_broker_percentage / 100
         for broker_id, total in totals.items():
             rows = imbalanced.get(broker_id, [])
+            elsewhere = ((table.text(row), scala_seq("List", table.replicas[row])) for row in rows)
             self._journal.debug(
-                f"Topics not in preferred replica for broker {broker_id}"
-                f" {csv(table.text(row) for row in rows)}"
+                f"Topics not in preferred replica for broker {broker_id} {scala_map(elsewhere)}"
             )
             ratio = len(rows) / total
             self._journal.log("TRACE", f"Leader imbalance ratio for broker {broker_id} is {ratio}")

@@ -69,8 +69,8 @@ class ProducerIdBlocks:
                     return ProducerIdBlock(ErrorCode.unknown_server_error)
             if start + BLOCK_LENGTH - 1 > LAST_PRODUCER_ID:
                 self._tools.journal.error(
-                    "Exhausted all producerIds as the next block's end producerId has exceeded"
-                    f" long type limit (start {start})"
+                    "Exhausted all producerIds as the next block's end producerId is will has"
+                    f" exceeded long type limit (current block end producerId is {start - 1})"
                 )
                 return ProducerIdBlock(ErrorCode.unknown_server_error)
             block = ProducerIdBlockZnode(broker_id, start, start + BLOCK_LENGTH - 1)

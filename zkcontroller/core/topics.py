@@ -16,7 +16,7 @@ from kafka_common.topic_names import invalid_name_reason
 from zkcontroller.core.effects import Procedure, Put
 from zkcontroller.core.elections import OfflineElection
 from zkcontroller.core.events import TopicDeletion
-from zkcontroller.core.journal import csv, scala_hash_set, scala_set
+from zkcontroller.core.journal import csv, scala_hash_set, scala_set, scala_small_map
 from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import NO_ROW, TopicRows
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
@@ -136,8 +136,8 @@ class TopicChanges:
             return []
         rows: list[int] = []
         if to_add:
-            added = ", ".join(f"{topic}-{p} -> {assignment_text(a)}" for p, a in to_add.items())
-            self._journal.info(f"New partitions to be added HashMap({added})")
+            added = scala_small_map((f"{topic}-{p}", assignment_text(to_add[p])) for p in to_add)
+            self._journal.info(f"New partitions to be added {added}")
             rows = [self._add(topic, p, assignment) for p, assignment in to_add.items()]
             yield from self._create_partitions(rows)
         return rows
@@ -309,10 +309,10 @@ class TopicChanges:
         if known is None:
             return f"TopicIdReplicaAssignment({topic},None,Map())"
         topic_id = "None" if known.topic_id is None else f"Some({uuid_text(known.topic_id)})"
-        parts = ", ".join(
-            f"{table.text(row)} -> {assignment_text(table.assignment(row))}" for row in known.rows
+        parts = scala_small_map(
+            (table.text(row), assignment_text(table.assignment(row))) for row in known.rows
         )
-        return f"TopicIdReplicaAssignment({topic},{topic_id},HashMap({parts}))"
+        return f"TopicIdReplicaAssignment({topic},{topic_id},{parts})"
 
 
 def assignment_text(assignment: ReplicaAssignment) -> str:

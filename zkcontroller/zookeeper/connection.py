@@ -346,7 +346,8 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         except (ConnectionDropped, KazooTimeoutError) as error:
             self.last_error = f"{host}:{port}: {error}"
             raise
-        self._note_session(f"{host}/{hostip}:{port}", read_timeout)
+        name = "" if host == hostip else host
+        self._note_session(f"{name}/{hostip}:{port}", read_timeout)
         return read_timeout, connect_timeout
 
     def _note_session(self, server: str, read_timeout_ms: float) -> None:

@@ -207,7 +207,11 @@ class SessionLife:
 
     def authentication_failed(self) -> None:
         """The credentials were refused; no further connection is tried."""
-        _log.error("%sAuth failed.", self._prefix)
+        _log.error(
+            "%sAuth failed, initialized=%s connectionState=AUTH_FAILED",
+            self._prefix,
+            "true" if self._session_id else "false",
+        )
         self._finish(SessionState.AUTH_FAILED, AuthenticationFailed)
 
     def closed(self) -> None:

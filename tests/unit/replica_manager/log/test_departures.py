@@ -422,7 +422,7 @@ def test_an_unforeseen_exception_in_one_log_leaves_the_others_to_be_cleaned(
     assert disk.cleaner.uncleanable == {ORDERS}
     assert disk.on_disk(checkpoints.CLEANER_FILE) == {BILLS: 40}
     assert disk.failures == []
-    assert "Marking its partition as uncleanable" in caplog.text
+    assert f"Marking its partition ({ORDERS}) as uncleanable" in caplog.text
     disk.manager.delete(ORDERS)
     assert disk.cleaner.uncleanable == set()
 

@@ -134,7 +134,8 @@ def test_what_is_logged_is_what_kafka_logs(disks: Disks, caplog: pytest.LogCaptu
     lines = [f"{record.name} {record.getMessage()}" for record in caplog.records]
     where = f"partition=orders-0, dir={log.log_dir}"
     for line in (
-        f"kafka.log.LogManager Loading logs from log dirs {disks.log_dirs[0]}, {disks.log_dirs[1]}",
+        "kafka.log.LogManager Loading logs from log dirs ArrayBuffer("
+        f"{disks.log_dirs[0]}, {disks.log_dirs[1]})",
         f"kafka.log.LogManager No logs found to be loaded in {log.log_dir}",
         "kafka.log.LogManager Loaded 0 logs in 0ms",
         f"kafka.log.LogManager Created log for partition orders-0 in {log.directory} with "
@@ -150,6 +151,12 @@ def test_what_is_logged_is_what_kafka_logs(disks: Disks, caplog: pytest.LogCaptu
         "file was found",
         f"kafka.log.LogManager Recovering 1 logs from {log.log_dir} since no clean shutdown file "
         "was found",
+        f"kafka.log.LogManager Completed load of Log(dir={log.directory}, topic=orders, "
+        "partition=0, highWatermark=1, lastStableOffset=1, logStartOffset=1, logEndOffset=2) with "
+        "2 segments, local-log-start-offset 1 and log-end-offset 2 in 0ms (1/1 completed in "
+        f"{log.log_dir})",
+        "kafka.log.LogManager Loaded 1 logs in 0ms (unclean log dirs = ArrayBuffer("
+        f"{log.log_dir}))",
         "org.apache.kafka.storage.internals.log.LogDirFailureChannel Disk pulled",
         f"kafka.log.LogManager Stopping serving logs in dir {log.log_dir}",
         "kafka.log.LogManager Logs for partitions orders-1 are offline and logs for future "
