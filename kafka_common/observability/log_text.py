@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import Final
 
 from kafka_common import errors
@@ -28,6 +29,18 @@ JAVA_CLASS_OF: Final[dict[type[BaseException], str]] = {
 """The Java class that Kafka's log names for the same error."""
 
 _CAUSES_CAPACITY: Final = 8
+
+
+def socket_address_text(host: str, port: int, ip: str | None = None) -> str:
+    """The address as Java prints it: ``/127.0.0.1:9092``, or ``localhost/127.0.0.1:9092``.
+
+    ``ip``: what ``host`` was resolved to; None if that is not known, or ``host`` is one itself.
+    """
+    try:
+        ip_address(host)
+    except ValueError:
+        return f"{host}/{ip or '<unresolved>'}:{port}"
+    return f"/{host}:{port}"
 
 
 def throwable_text(error: BaseException) -> str:

@@ -1,17 +1,31 @@
-"""Log lines of a fetcher, with follower and leader as prefix.  Source: Kafka ``LogContext``."""
+"""Log lines of a fetcher: the prefix with follower and leader, and lists of partitions.
+
+Source: Kafka ``LogContext``.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from typing_extensions import override
+
+from kafka_common.model import TopicPartition
+from kafka_common.protocol.fetch import FetchPartition
+from replica_manager.replication.fetch_values import TopicIdPartition
+from zkcontroller.state_changes.kafka_values import topic_id as printed_id
 
 if TYPE_CHECKING:
     _Adapter = logging.LoggerAdapter[logging.Logger]
 else:
     _Adapter = logging.LoggerAdapter
+
+
+MOST_LISTED: Final = 1_000
+"""Partitions that one log line lists; Kafka lists all, which is megabytes after a failover."""
 
 
 class PrefixedLog(_Adapter):
@@ -32,3 +46,59 @@ class PrefixedLog(_Adapter):
 def fetcher_prefix(replica_id: int, leader: int, fetcher_id: int) -> str:
     """The prefix of a fetcher: ``[ReplicaFetcher replicaId=1, leaderId=2, fetcherId=0] ``."""
     return f"[ReplicaFetcher replicaId={replica_id}, leaderId={leader}, fetcherId={fetcher_id}] "
+
+
+class PartitionListing:
+    """The text of partitions in one log line: lists ``MOST_LISTED``, and counts the others."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._texts: list[str] = []
+
+    def add(self, texts: Iterable[str], count: int) -> None:
+        self.count += count
+        self._texts += islice(texts, max(MOST_LISTED - len(self._texts), 0))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether Scala has a class of its own for a collection of so few."""
+        return self.count <= 4
+
+    @override
+    def __str__(self) -> str:
+        more = f", and {self.count - MOST_LISTED} more" if self.count > MOST_LISTED else ""
+        return ", ".join(self._texts) + more
+
+
+def fetch_data_text(partitions: Mapping[TopicPartition, FetchPartition]) -> PartitionListing:
+    """``orders-0=PartitionData(topicId=…, fetchOffset=9, …)`` of each."""
+
+    def optional(epoch: int) -> str:
+        return "Optional.empty" if epoch < 0 else f"Optional[{epoch}]"
+
+    listing = PartitionListing()
+    listing.add(
+        (
+            f"{tp}=PartitionData(topicId={printed_id(each.topic_id or UUID(int=0))}, "
+            f"fetchOffset={each.fetch_offset}, logStartOffset={each.log_start_offset}, "
+            f"maxBytes={each.partition_max_bytes}, "
+            f"currentLeaderEpoch={optional(each.current_leader_epoch)}, "
+            f"lastFetchedEpoch={optional(each.last_fetched_epoch)})"
+            for tp, each in partitions.items()
+        ),
+        len(partitions),
+    )
+    return listing
+
+
+def names_text(partitions: Sequence[TopicIdPartition]) -> PartitionListing:
+    """``<topic id>:orders-0`` of each."""
+    listing = PartitionListing()
+    listing.add(
+        (
+            f"{printed_id(each.topic_id or UUID(int=0))}:{each.topic}-{each.partition}"
+            for each in partitions
+        ),
+        len(partitions),
+    )
+    return listing

@@ -22,7 +22,12 @@ from msgspec import Struct
 from kafka_common.errors import InvalidFrame
 from kafka_common.model import TopicPartition
 from kafka_common.observability.log_text import throwable_text
-from replica_manager.replication.fetch_log import PrefixedLog, fetcher_prefix
+from replica_manager.replication.fetch_log import (
+    PrefixedLog,
+    fetch_data_text,
+    fetcher_prefix,
+    names_text,
+)
 from replica_manager.replication.fetch_requests import (
     AskEpochEnds,
     AskOffsets,
@@ -196,9 +201,9 @@ class FetcherTask:
         return (
             f"(type=FetchRequest, replicaId={self._settings.replica_id}, "
             f"maxWait={limits.max_wait_ms}, minBytes={limits.min_bytes}, "
-            f"maxBytes={limits.max_bytes}, fetchData={len(fetch.to_send)} partitions, "
-            f"isolationLevel=READ_UNCOMMITTED, removed={len(fetch.to_forget)} partitions, "
-            f"replaced={len(fetch.to_replace)} partitions, metadata={fetch.metadata}, rackId=)"
+            f"maxBytes={limits.max_bytes}, fetchData={{{fetch_data_text(fetch.to_send)}}}, "
+            f"isolationLevel=read_uncommitted, removed={names_text(fetch.to_forget)}, "
+            f"replaced={names_text(fetch.to_replace)}, metadata={fetch.metadata}, rackId=)"
         )
 
 

@@ -25,8 +25,10 @@ from typing import Final, NamedTuple, TypeAlias
 from kio.schema.errors import ErrorCode
 from msgspec import Struct
 
-from kafka_common.model import RECOVERED, UNKNOWN_BROKER_EPOCH
+from kafka_common.model import RECOVERED, UNKNOWN_BROKER_EPOCH, LeaderAndIsr
 from replica_manager.replication.fetch_values import UNKNOWN_OFFSET
+from zkcontroller.core.journal import scala_set
+from zkcontroller.state_changes.kafka_values import LEADER_RECOVERY_STATES, leader_and_isr_of
 
 
 class RemoteReplica(NamedTuple):
@@ -173,6 +175,30 @@ class IsrProposal(NamedTuple):
     partition_epoch: int
     """The partition epoch of the ISR to replace; the controller refuses any other epoch."""
     leader_recovery_state: int = RECOVERED
+
+
+def partition_state_text(state: IsrState, broker_id: int) -> str:
+    """The state as Kafka prints it; ``broker_id`` is the leader.
+
+    Source: ``toString`` of ``PendingExpandIsr``, ``PendingShrinkIsr``, ``CommittedPartitionState``.
+    """
+    recovery = f"leaderRecoveryState={LEADER_RECOVERY_STATES[RECOVERED]}"
+    if isinstance(state, CommittedIsr):
+        return f"CommittedPartitionState(isr={scala_set(state.isr)}, {recovery})"
+    proposal = state.proposal
+    sent = LeaderAndIsr(
+        broker_id, proposal.leader_epoch, proposal.new_isr, proposal.partition_epoch, 0
+    )
+    change = (
+        f"PendingExpandIsr(newInSyncReplicaId={state.new_in_sync_replica}"
+        if isinstance(state, PendingExpand)
+        else f"PendingShrinkIsr(outOfSyncReplicaIds={scala_set(state.out_of_sync_replicas)}"
+    )
+    committed = partition_state_text(state.committed, broker_id)
+    return (
+        f"{change}, sentLeaderAndIsr={leader_and_isr_of(sent)}, {recovery},"
+        f" lastCommittedState={committed})"
+    )
 
 
 class AlteredIsr(NamedTuple):

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from kafka_common.model import Endpoint
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 from kafka_common.net.connection import Connection
+from kafka_common.observability.log_text import socket_address_text
 from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.replication.fetch_log import fetcher_prefix
 from replica_manager.replication.fetch_requests import (
@@ -151,7 +152,7 @@ class LeaderEndPoint:
                 _NETWORK_CLIENT,
                 "WARN",
                 f"{self._prefix}Connection to node {self._leader} "
-                f"({endpoint.host}/{endpoint.host}:{endpoint.port}) could not be established. "
+                f"({socket_address_text(endpoint.host, endpoint.port)}) could not be established. "
                 "Node may not be available.",
             )
             raise

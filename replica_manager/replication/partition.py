@@ -32,6 +32,7 @@ from replica_manager.replication.isr import (
     high_watermark_by_isr,
     may_join_isr,
     out_of_sync_replicas,
+    partition_state_text,
     proposed_expand,
     proposed_shrink,
 )
@@ -520,7 +521,7 @@ class Partition:
                 "Retrying.",
                 self.topic_partition,
                 self.broker_id,
-                pending,
+                partition_state_text(pending, self.broker_id),
                 error.name.upper(),
             )
             return ProposalOutcome(retry=pending, has_failed=True)
@@ -532,9 +533,9 @@ class Partition:
                 "committed state %s.",
                 self.topic_partition,
                 self.broker_id,
-                pending,
+                partition_state_text(pending, self.broker_id),
                 error.name.upper(),
-                self.isr_state,
+                partition_state_text(self.isr_state, self.broker_id),
             )
         return ProposalOutcome(has_failed=True)
 

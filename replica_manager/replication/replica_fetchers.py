@@ -14,9 +14,8 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from typing_extensions import override
-
 from kafka_common.model import TopicPartition
+from replica_manager.replication.fetch_log import PartitionListing
 from replica_manager.replication.fetch_requests import FetcherSettings
 from replica_manager.replication.fetch_state import InitialFetchState, fetcher_id
 from replica_manager.replication.replica_fetcher import ReplicaFetcher
@@ -24,9 +23,6 @@ from replica_manager.replication.replica_log import ReplicaLog
 from replica_manager.replication.throttle import ReplicationThrottle
 from zkcontroller.state_changes.kafka_values import option
 from zkcontroller.state_changes.kafka_values import topic_id as printed_id
-
-MOST_LISTED: Final = 1_000
-"""Partitions that one log line lists; Kafka lists all, which is megabytes after a failover."""
 
 PARTITIONS_AT_ONCE: Final = 16
 """Partitions added or removed in one step; each takes some 10 us."""
@@ -83,7 +79,7 @@ class ReplicaFetchers:
         self, partitions: Iterable[tuple[TopicPartition, InitialFetchState]]
     ) -> Generator[None, None, None]:
         """Starts fetching partitions; yields after every ``PARTITIONS_AT_ONCE`` of them."""
-        added: dict[FetcherKey, _Listing] = {}
+        added: dict[FetcherKey, PartitionListing] = {}
         for portion in _portions(partitions):
             shares: dict[FetcherKey, dict[TopicPartition, InitialFetchState]] = {}
             for tp, initial in portion:
@@ -91,7 +87,7 @@ class ReplicaFetchers:
                 shares.setdefault(key, {})[tp] = initial
             for key, share in shares.items():
                 self._add_share(key, share)
-                added.setdefault(key, _Listing()).add(self._described(share), len(share))
+                added.setdefault(key, PartitionListing()).add(self._described(share), len(share))
             yield
         for key, listing in added.items():
             _logger.info(
@@ -131,7 +127,7 @@ class ReplicaFetchers:
 
         Kafka's sets have two names in its log: small ones of partitions that are stopped another.
         """
-        removed = _Listing()
+        removed = PartitionListing()
         for portion in _portions(partitions):
             self.failed.difference_update(portion)
             for fetcher in self.fetchers.values():
@@ -187,28 +183,6 @@ class ReplicaFetchers:
                 f"{tp} -> InitialFetchState({option(printed_id(state.topic_id))},{endpoint},"
                 f"{state.current_leader_epoch},{state.initial_offset})"
             )
-
-
-class _Listing:
-    """The text of partitions in one log line: lists ``MOST_LISTED``, and counts the others."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._texts: list[str] = []
-
-    def add(self, texts: Iterable[str], count: int) -> None:
-        self.count += count
-        self._texts += islice(texts, max(MOST_LISTED - len(self._texts), 0))
-
-    @property
-    def is_small(self) -> bool:
-        """Whether Scala has a class of its own for a collection of so few."""
-        return self.count <= 4
-
-    @override
-    def __str__(self) -> str:
-        more = f", and {self.count - MOST_LISTED} more" if self.count > MOST_LISTED else ""
-        return ", ".join(self._texts) + more
 
 
 def _portions(items: Iterable[_T]) -> Iterator[list[_T]]:

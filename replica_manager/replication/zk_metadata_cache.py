@@ -20,7 +20,8 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
-from kafka_common.model import LEADER_DURING_DELETE, Broker, Endpoint, TopicPartition
+from kafka_common.model import LEADER_DURING_DELETE, Broker, Endpoint, TopicPartition, address_text
+from zkcontroller.state_changes.kafka_values import node
 from zkcontroller.state_changes.record import Kind, StateChange
 
 _FULL_UPDATE: Final = 2
@@ -225,16 +226,29 @@ class ZkMetadataCache:
 
     def _complain_of_different_listeners(self, live_brokers: Mapping[int, Broker]) -> None:
         names = {
-            broker_id: sorted(endpoint.listener_name for endpoint in broker.endpoints)
+            broker_id: {endpoint.listener_name for endpoint in broker.endpoints}
             for broker_id, broker in live_brokers.items()
         }
         own = names.get(self._broker_id)
         if own is not None and any(others != own for others in names.values()):
             _log.error(
-                "[MetadataCache brokerId=%d] Listeners are not identical across brokers: %s",
+                "[MetadataCache brokerId=%d] Listeners are not identical across brokers: "
+                "LongMap(%s)",
                 self._broker_id,
-                names,
+                ", ".join(
+                    f"{each.broker_id} -> {_nodes_text(each)}" for each in live_brokers.values()
+                ),
             )
+
+
+def _nodes_text(broker: Broker) -> str:
+    """``Map(ListenerName(CLIENTS) -> 127.0.0.1:9092 (id: 1 rack: null))``."""
+    nodes = (
+        f"ListenerName({each.listener_name}) -> "
+        f"{node(broker.broker_id, address_text(each.host, each.port), broker.rack)}"
+        for each in broker.endpoints
+    )
+    return f"Map({', '.join(nodes)})"
 
 
 def _merged_topic_ids(

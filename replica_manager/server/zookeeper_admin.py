@@ -45,6 +45,8 @@ from replica_manager.server.quota_entities import (
 from replica_manager.server.quota_filters import Described, QuotaFilter
 from replica_manager.server.topics import partition_creation
 from replica_manager.server.topics.partition_creation import NewPartitions
+from zkcontroller.core.journal import scala_small_map
+from zkcontroller.core.topics import assignment_text
 from zkcontroller.zookeeper.requests import Create, ReadZnodes, SetData, ZkCode
 from zkcontroller.zookeeper.results import optional, required
 from zkcontroller.zookeeper.session import ZooKeeperSession
@@ -188,7 +190,7 @@ class ZooKeeperAdmin:
             "Creating %d partitions for '%s' with the following replica assignment: %s.",
             len(plan.added),
             plan.topic,
-            {partition: assignment.replicas for partition, assignment in plan.added.items()},
+            scala_small_map((p, assignment_text(added)) for p, added in plan.added.items()),
         )
         path = TopicZnode.path(plan.topic)
         data = TopicZnode(plan.topic_id, plan.partitions).encode()

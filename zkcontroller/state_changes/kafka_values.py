@@ -13,7 +13,7 @@ from uuid import UUID
 from kafka_common.model import NO_LEADER, LeaderAndIsr
 from zkcontroller.state_changes.record import StateChange
 
-_RECOVERY = ("RECOVERED", "RECOVERING")
+LEADER_RECOVERY_STATES = ("RECOVERED", "RECOVERING")
 
 
 def csv(values: Iterable[object]) -> str:
@@ -70,7 +70,7 @@ def leader_and_isr_of(state: LeaderAndIsr) -> str:
     return (
         f"LeaderAndIsr(leader={state.leader}, leaderEpoch={state.leader_epoch}, "
         f"isrWithBrokerEpoch=List({members}), "
-        f"leaderRecoveryState={_RECOVERY[state.leader_recovery_state]}, "
+        f"leaderRecoveryState={LEADER_RECOVERY_STATES[state.leader_recovery_state]}, "
         f"partitionEpoch={state.zk_version})"
     )
 
@@ -79,7 +79,7 @@ def leadership(record: StateChange) -> str:
     """The state in the controller's memory, with the epoch of the controller that wrote it."""
     return (
         f"(Leader:{record.leader},ISR:{csv(record.isr or ())},"
-        f"LeaderRecoveryState:{_RECOVERY[record.leader_recovery_state or 0]},"
+        f"LeaderRecoveryState:{LEADER_RECOVERY_STATES[record.leader_recovery_state or 0]},"
         f"LeaderEpoch:{record.leader_epoch},ZkVersion:{record.zk_version},"
         f"ControllerEpoch:{record.state_controller_epoch})"
     )

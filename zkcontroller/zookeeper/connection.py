@@ -44,6 +44,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from kafka_common.errors import AuthenticationFailed, SaslRefused, SessionExpired
+from kafka_common.observability.log_text import socket_address_text
 from zkcontroller.zookeeper.digest_md5 import DigestMd5Login
 from zkcontroller.zookeeper.jute import OpCode, Reply, code_of, decode_watch
 from zkcontroller.zookeeper.plans import Ask, ConnectionLostError
@@ -346,8 +347,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         except (ConnectionDropped, KazooTimeoutError) as error:
             self.last_error = f"{host}:{port}: {error}"
             raise
-        name = "" if host == hostip else host
-        self._note_session(f"{name}/{hostip}:{port}", read_timeout)
+        self._note_session(socket_address_text(host, port, hostip), read_timeout)
         return read_timeout, connect_timeout
 
     def _note_session(self, server: str, read_timeout_ms: float) -> None:

@@ -140,14 +140,18 @@ class GroupPartitions:
         ``leader_epoch`` is None if it is unknown; then the partition is unloaded in any case.
         """
         manager, name = self._manager, _name(partition)
+        epoch = "OptionalInt.empty" if leader_epoch is None else f"OptionalInt[{leader_epoch}]"
         manager.say(
             Level.INFO,
-            f"Resigned as the group coordinator for partition {partition} in epoch {leader_epoch}",
+            f"Resigned as the group coordinator for partition {partition} in epoch {epoch}",
+        )
+        manager.say_of_log(
+            Level.INFO, f"Scheduling unloading of offsets and group metadata from {name}"
         )
         if leader_epoch is not None and not self._is_newest(partition, leader_epoch):
             manager.say_of_log(
                 Level.INFO,
-                f"Not removing offsets and group metadata for {name} in epoch {leader_epoch} since"
+                f"Not removing offsets and group metadata for {name} in epoch {epoch} since"
                 f" current epoch is {self._epochs[partition]}",
             )
             return
@@ -167,7 +171,7 @@ class GroupPartitions:
             manager.forget_producer(producer_id, away)
         manager.say_of_log(
             Level.INFO,
-            f"Finished unloading {name} for coordinator epoch {leader_epoch}. Removed"
+            f"Finished unloading {name} for coordinator epoch {epoch}. Removed"
             f" {sum(len(group.offsets) for group in gone)} cached offsets and {len(gone)} cached"
             " groups.",
         )

@@ -94,7 +94,8 @@ class TransactionTopicPartitions:
         manager = self._manager
         manager.say(
             Level.INFO,
-            f"Resigned as the txn coordinator for partition {partition} at epoch {leader_epoch}",
+            f"Resigned as the txn coordinator for partition {partition} at epoch"
+            f" {'None' if leader_epoch is None else f'Some({leader_epoch})'}",
         )
         if leader_epoch is None:
             # A topic that is created again starts with a lower leader epoch.
@@ -106,12 +107,15 @@ class TransactionTopicPartitions:
         self._drop_load(partition)
         owner = manager.owned.pop(partition, None)
         self._markers.forget(partition)
-        if owner is not None:
-            manager.say_of_log(
-                Level.INFO,
-                f"Unloaded transaction metadata of {len(owner.transactions)} transactional ids for"
-                f" {_name(partition)} on become-follower transition",
+        if owner is None:
+            found = f"No cached transaction metadata found for {_name(partition)} during"
+        else:
+            found = (
+                f"Unloaded transaction metadata TxnMetadataCacheEntry("
+                f"coordinatorEpoch={owner.coordinator_epoch},"
+                f" numTransactionalEntries={len(owner.transactions)}) for {_name(partition)} on"
             )
+        manager.say_of_log(Level.INFO, f"{found} become-follower transition")
 
     def give_up_all(self) -> None:
         """Unloads all partitions, because the broker stops."""

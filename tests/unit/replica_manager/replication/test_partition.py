@@ -349,7 +349,9 @@ def test_a_pending_shrinkage_holds_the_high_watermark_back(replica: Replica) -> 
     assert replica.partition.partition_epoch == 2
 
 
-def test_a_pending_expansion_holds_the_high_watermark_back_at_once(replica: Replica) -> None:
+def test_a_pending_expansion_holds_the_high_watermark_back_at_once(
+    replica: Replica, caplog: pytest.LogCaptureFixture
+) -> None:
     replica.lead(isr=(1, 2))
     pending = replica.fetched(3, 0).proposal
     replica.append(2)
@@ -360,8 +362,20 @@ def test_a_pending_expansion_holds_the_high_watermark_back_at_once(replica: Repl
     assert replica.partition.isr_state.maximal_isr == (1, 2, 3)
     assert replica.partition.high_watermark == 0
 
-    outcome = replica.partition.proposal_refused(pending, ErrorCode.ineligible_replica)
+    with caplog.at_level("INFO"):
+        outcome = replica.partition.proposal_refused(pending, ErrorCode.ineligible_replica)
     assert outcome.has_failed
+    assert caplog.messages == [
+        "[Partition orders-0 broker=1] Failed to alter partition to PendingExpandIsr("
+        "newInSyncReplicaId=3, sentLeaderAndIsr=LeaderAndIsr(leader=1, leaderEpoch=1, "
+        "isrWithBrokerEpoch=List(BrokerState(brokerId=1, brokerEpoch=-1), "
+        "BrokerState(brokerId=2, brokerEpoch=-1), BrokerState(brokerId=3, brokerEpoch=-1)), "
+        "leaderRecoveryState=RECOVERED, partitionEpoch=1), leaderRecoveryState=RECOVERED, "
+        "lastCommittedState=CommittedPartitionState(isr=Set(1, 2), "
+        "leaderRecoveryState=RECOVERED)) since the controller rejected the request with "
+        "INELIGIBLE_REPLICA. Partition state has been reset to the latest committed state "
+        "CommittedPartitionState(isr=Set(1, 2), leaderRecoveryState=RECOVERED)."
+    ]
     assert replica.partition.isr_state == CommittedIsr((1, 2))
     replica.append(0)
     assert replica.partition.high_watermark == 2

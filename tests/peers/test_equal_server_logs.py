@@ -1,0 +1,168 @@
+"""One scenario under our brokers and Kafka's: what ours write to ``server.log``, Kafka's do too.
+
+A line counts without its numbers, names, ids and paths.  Kafka's brokers write more lines: about
+threads, about each segment that they load, about Java.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any, Final
+
+import pytest
+
+from benchmarks.broker_process import BrokerProcess
+from tests.peers.cluster import Cluster
+from tests.peers.log_text import comparable_message
+from tests.support.kafka_log_shapes import RECORD
+from tests.support.paths import ROOT
+
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
+
+confluent_kafka: Any = pytest.importorskip("confluent_kafka")
+_admin: Any = import_module("confluent_kafka.admin")  # its stubs hide NewTopic
+
+LEADER, FOLLOWER = 1, 2
+BOTH: Final = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "controlled.shutdown.enable": "true",
+    "replica.lag.time.max.ms": "3000",
+}
+OUR_OWN: Final = (
+    # kazoo, which connects, beside what ZooKeeper's own client says.
+    r"INFO (Connecting|Closing connection) to H.*",
+    r"INFO Zookeeper (connection established|session closed), state: \w+",
+)
+STORED: Final = sorted((ROOT / "tests/history/data").glob("incidents-[acd]/broker-*/server.log.gz"))
+"""Of Kafka's 3.9.1: what comes only if two threads happen to meet may have come there."""
+_MASKS: Final = (
+    (r"(?<!\w)/(?:[\w.-]+/)*[\w.-]+", "/P"),
+    (r"\b[A-Za-z0-9_-]{22}\b", "ID"),
+    (r"0x[0-9a-f]+", "0x0"),
+    (r"\b(?:localhost|127\.0\.0\.1)\b(?::[\d*]+)?", "H"),
+    (r"\b(?:orders|__consumer_offsets)\b", "T"),
+    (r"\bT-\d+(?![\w.])", "TP"),
+    (r"-?\d+", "0"),
+    (r"\b(0|TP)(?:,\s?\1)+", r"\1"),
+)
+
+
+def masked(line: str) -> str:
+    """``LEVEL message (logger)`` without what differs from run to run."""
+    for pattern, mask in _MASKS:
+        line = re.sub(pattern, mask, line)
+    return line
+
+
+def forms_of(logs: Iterable[Iterable[str]]) -> dict[str, str]:
+    """By its masked form, a line of each kind."""
+    return {
+        masked(f"{level} {comparable_message(message)} ({logger})"): f"{level} {message} ({logger})"
+        for lines in logs
+        for line in lines
+        if (record := RECORD.fullmatch(line)) is not None
+        for level, text, logger in [record.group("level", "message", "logger")]
+        # As many partitions as there happen to be in the request.
+        for message in [re.sub(r"fetchData=\{[^}]*\}", "fetchData={}", text)]
+    }
+
+
+def scenario(cluster: Cluster, start: Callable[[int], BrokerProcess]) -> dict[str, str]:
+    """Topics, records, a group, a death, an orderly stop and a deletion."""
+    leader, follower = start(LEADER), start(FOLLOWER)
+    client = {"bootstrap.servers": cluster.bootstrap(LEADER)}
+    admin = _admin.AdminClient(client)
+
+    def done(futures: dict[object, Any]) -> None:
+        for future in futures.values():
+            future.result(30)
+
+    def wait_until_in_sync() -> None:
+        cluster.wait_until(
+            lambda: all(
+                each.leader != -1 and each.in_sync_replicas == each.replicas
+                for each in cluster.partitions().values()
+            ),
+            "all replicas are in sync",
+        )
+
+    new_topic = _admin.NewTopic(
+        "orders", 2, replica_assignment=[[LEADER, FOLLOWER], [FOLLOWER, LEADER]]
+    )
+    offsets_topic = _admin.NewTopic(
+        "__consumer_offsets", 1, replica_assignment=[[FOLLOWER, LEADER]],
+        config={"cleanup.policy": "compact"},
+    )  # fmt: skip
+    done(admin.create_topics([new_topic, offsets_topic]))
+    wait_until_in_sync()
+    entry = _admin.ConfigEntry(
+        "retention.ms", "7200000", incremental_operation=_admin.AlterConfigOpType.SET
+    )
+    retention = _admin.ConfigResource("topic", "orders", incremental_configs=[entry])
+    done(admin.incremental_alter_configs([retention]))
+    done(admin.create_partitions([_admin.NewPartitions("orders", 3, [[LEADER, FOLLOWER]])]))
+    produce(client)
+    consume(client)
+    wait_until_in_sync()
+
+    follower.kill()
+    produce(client)
+    cluster.wait_until(
+        lambda: all(each.in_sync_replicas == {LEADER} for each in cluster.partitions().values()),
+        "the dead broker has left all ISRs",
+    )
+    follower.start()
+    wait_until_in_sync()
+
+    follower.stop()
+    follower.start()
+    wait_until_in_sync()
+    done(admin.delete_topics(["orders"]))
+    cluster.wait_until(lambda: cluster.of("orders") == {}, "the topic is gone")
+    cluster.elect()
+    for broker in (follower, leader):
+        broker.stop()
+    return forms_of(broker.log_lines("server.log") for broker in (leader, follower))
+
+
+def produce(client: dict[str, str]) -> None:
+    producer = confluent_kafka.Producer({**client, "acks": "all"})
+    for number in range(300):
+        producer.produce("orders", b"%d" % number, partition=number % 3)
+    assert producer.flush(60) == 0
+
+
+def consume(client: dict[str, str]) -> None:
+    consumer = confluent_kafka.Consumer(
+        {**client, "group.id": "billing", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["orders"])
+    read = 0
+    while read < 300:
+        read += len(consumer.consume(300, 1.0))
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+def test_our_brokers_write_no_line_that_kafkas_do_not(
+    new_cluster: Callable[[], Cluster],
+) -> None:
+    ours, kafkas = new_cluster(), new_cluster()
+    written = scenario(ours, lambda broker_id: ours.start_ours(broker_id, BOTH))
+    by_kafka = scenario(kafkas, lambda broker_id: kafkas.start_kafka(broker_id, BOTH))
+    by_kafka |= forms_of(
+        gzip.decompress(path.read_bytes()).decode().splitlines() for path in STORED
+    )
+
+    own = [
+        line
+        for form, line in written.items()
+        if form not in by_kafka and not any(re.match(each, form) for each in OUR_OWN)
+    ]
+    assert len(written) > 60
+    assert not own, "\n".join(own)
