@@ -16,6 +16,11 @@ from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer, Reques
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 
 
+def reference_counts(names: Iterable[str]) -> Counter[str]:
+    """How often each name comes, for the audit log.  ``names`` may be the keys of a mapping."""
+    return Counter(iter(names))  # of a mapping itself it takes the values for counts
+
+
 class Permissions(NamedTuple):
     """The permissions of one client, by an authorizer."""
 
@@ -64,7 +69,7 @@ class Permissions(NamedTuple):
             return dict.fromkeys(names)
         return {
             name: None
-            for name, count in Counter(names).items()
+            for name, count in reference_counts(names).items()
             if self.allow(
                 operation, resource_type, name, log_if_denied=log_if_denied, reference_count=count
             )

@@ -9,7 +9,6 @@ Source: Kafka ``AuthHelper``, ``KafkaApis``.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
@@ -20,7 +19,7 @@ from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.protocol.api_versions import APIS, ApiKey
 from replica_manager.request_errors import RequestRefused
 from replica_manager.security.authorizer import CLUSTER_NAME, Requester
-from replica_manager.security.permissions import Permissions
+from replica_manager.security.permissions import Permissions, reference_counts
 from replica_manager.security.principals import host_name_of
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.slices import in_slices
@@ -200,7 +199,7 @@ async def allowed_names(
         return dict.fromkeys(names)
     permissions = permissions_of(broker, context)
     allowed: dict[str, None] = {}
-    async for name, count in in_slices(Counter(names).items()):
+    async for name, count in in_slices(reference_counts(names).items()):
         if permissions.allow(
             operation, resource_type, name, log_if_denied=log_if_denied, reference_count=count
         ):

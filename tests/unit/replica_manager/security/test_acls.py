@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tracemalloc
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 import pytest
@@ -32,6 +32,7 @@ from replica_manager.security.acl_cache import (
 from replica_manager.security.acl_store import MOST_UNPUBLISHED, AclStore
 from replica_manager.security.audit_log import LINES_WITH_REPEATS, MOST_LINES, WINDOW_S, AuditLog
 from replica_manager.security.authorizer import MOST_DECISION_BYTES, Authorizer, Requester
+from replica_manager.security.permissions import Permissions
 from replica_manager.security.principals import Principal, host_name_of, parse_super_users
 from tests.support.broker_world import BrokersSession
 from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode, AclZnode
@@ -274,6 +275,21 @@ def test_whether_anything_of_a_type_is_allowed(
     decision = authorizer(rules).authorize_by_resource_type(ALICE, WRITE, ResourceType.TOPIC)
 
     assert decision is expected
+
+
+@pytest.mark.parametrize("names", [["orders", "bills"], {"orders": None, "bills": None}])
+def test_the_audit_log_counts_a_name_once_that_comes_once(
+    names: Iterable[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kafka.authorizer.logger")
+
+    allowed = Permissions(authorizer({}), ALICE).allowed_names(WRITE, ResourceType.TOPIC, names)
+
+    assert allowed == {}
+    assert [each.rpartition(" with ")[2] for each in caplog.messages] == [
+        "resourceRefCount = 1",
+        "resourceRefCount = 1",
+    ]
 
 
 def test_the_audit_log_says_what_kafkas_says(caplog: pytest.LogCaptureFixture) -> None:
