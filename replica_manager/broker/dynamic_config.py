@@ -41,6 +41,7 @@ from zkcontroller.zookeeper.znodes import ConfigChangesZnode, ConfigChangeZnode,
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = "unclean.leader.election.enable"
 _log = logging.getLogger("kafka.common.ZkNodeChangeNotificationListener")
 _changes_log = logging.getLogger("kafka.server.ZkConfigManager")
+_config_log = logging.getLogger("kafka.server.KafkaConfig")
 _HIDDEN: Final = "[hidden]"
 
 
@@ -98,6 +99,7 @@ class DynamicConfig:
             _log.error("The dynamic configuration of this broker is ignored: %s", refused)
         else:
             self.current = after
+        _config_log.info("%s", self.current.values_text)
 
     def _re_encode(self) -> None:
         path = ConfigZnode.path(f"brokers/{self._broker_id}")
@@ -144,6 +146,7 @@ class DynamicConfig:
         if after == before and not self._must_pass_on_again:
             return
         self.current = after
+        _config_log.info("%s", after.values_text)
         changed = after.effective.items() - before.effective.items()
         _warn_of_ineffective(sorted(name for name, _ in changed), BROKER_EFFECTS)
         self._must_pass_on_again = True

@@ -93,6 +93,15 @@ class BrokerConfig(Struct, frozen=True):
         )
 
     @property
+    def values_text(self) -> str:
+        """All values, sorted, a line each, as a broker logs them; passwords are hidden.
+
+        Source: Kafka ``AbstractConfig.logAll``.
+        """
+        lines = (f"\t{key} = {_java_text(key, self.values[key])}\n" for key in sorted(self.values))
+        return f"KafkaConfig values: \n{''.join(lines)}"
+
+    @property
     def effective(self) -> dict[str, str]:
         """All set values as text: this broker's dynamic ones, then dynamic defaults, then the file.
 
@@ -223,6 +232,21 @@ def parse_overrides(arguments: list[str]) -> dict[str, str]:
 _DYNAMIC_SETTINGS: Final = CHANGEABLE.union(
     *(SAME_SETTING[key] for key in CHANGEABLE if key in SAME_SETTING)
 )
+
+
+def _java_text(key: str, value: ConfigValue) -> str:
+    """The value as Java prints it, not as responses have it: ``null``, ``[a, b]``, ``class X``."""
+    if value is None:
+        return "null"
+    match BROKER_KEYS[key].type_name, value:
+        case "password", _:
+            return "[hidden]"
+        case "class", _:
+            return f"class {value}"
+        case _, tuple():
+            return f"[{', '.join(value)}]"
+        case _:
+            return text_of(value) or ""
 
 
 def _is_dynamic(key: str) -> bool:

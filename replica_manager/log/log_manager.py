@@ -417,6 +417,9 @@ class LogManager:
         service.
         """
         future, current = self._future[topic_partition], self._current.get(topic_partition)
+        _log.info(
+            "Attempting to replace current log %s with %s for %s", current, future, topic_partition
+        )
         self.cleaning.abort(topic_partition)
         future.rename(
             partition_folder(future.log_dir, topic_partition, FolderKind.CURRENT, uuid4())
@@ -437,6 +440,10 @@ class LogManager:
                 self._remove_folder_later(
                     topic_partition, path, current.config.file_delete_delay_ms
                 )
+        _log.info(
+            "The current replica is successfully replaced with the future replica for %s",
+            topic_partition,
+        )
         return future
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:

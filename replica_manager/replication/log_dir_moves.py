@@ -57,6 +57,7 @@ BACKOFF_S: Final = 1.0
 _ANY_ID: Final = UUID(int=0)
 _log = logging.getLogger("kafka.server.ReplicaAlterLogDirsManager")
 _partition_log = logging.getLogger("kafka.cluster.Partition")
+_copy_log = logging.getLogger("kafka.server.LocalLeaderEndPoint")
 
 
 MOST_TASKS: Final = 100
@@ -263,8 +264,13 @@ class LogDirMoves:
     async def _move(self, tp: TopicPartition) -> None:
         move = self._found(tp)
         if move is not None:
-            _log.info("Beginning/resuming copy of partition %s from offset %d",
-                      tp, move.future.log_end_offset)  # fmt: skip
+            _copy_log.info(
+                "Beginning/resuming copy of partition %s from offset %d. Including this partition, "
+                "there are %d remaining partitions to copy by this thread.",
+                tp,
+                move.future.log_end_offset,
+                len(self._waiting) + 1,
+            )
         on_disk: UnifiedLog | None = None
         while (move := self._found(tp)) is not None:
             try:
@@ -351,6 +357,4 @@ class LogDirMoves:
         append(move.current, move.future, b"")
         take_over_epochs(move.current, move.future)
         move.partition.log = self._logs.replace_current_with_future(tp)
-        _log.info("The current replica for %s is successfully replaced with the future replica",
-                  tp)  # fmt: skip
         self._replicas.partition_changed(tp)

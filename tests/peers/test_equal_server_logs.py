@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Callable, Iterable
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -26,7 +29,11 @@ confluent_kafka: Any = pytest.importorskip("confluent_kafka")
 _admin: Any = import_module("confluent_kafka.admin")  # its stubs hide NewTopic
 
 LEADER, FOLLOWER = 1, 2
+COMPACTED: Final = {"cleanup.policy": "compact"}
 BOTH: Final = {
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "2",
+    "transaction.state.log.min.isr": "1",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "2",
     "group.initial.rebalance.delay.ms": "0",
@@ -45,7 +52,7 @@ _MASKS: Final = (
     (r"\b[A-Za-z0-9_-]{22}\b", "ID"),
     (r"0x[0-9a-f]+", "0x0"),
     (r"\b(?:localhost|127\.0\.0\.1)\b(?::[\d*]+)?", "H"),
-    (r"\b(?:orders|__consumer_offsets)\b", "T"),
+    (r"\b(?:orders|__consumer_offsets|__transaction_state)\b", "T"),
     (r"\bT-\d+(?![\w.])", "TP"),
     (r"-?\d+", "0"),
     (r"\b(0|TP)(?:,\s?\1)+", r"\1"),
@@ -72,9 +79,16 @@ def forms_of(logs: Iterable[Iterable[str]]) -> dict[str, str]:
     }
 
 
-def scenario(cluster: Cluster, start: Callable[[int], BrokerProcess]) -> dict[str, str]:
-    """Topics, records, a group, a death, an orderly stop and a deletion."""
-    leader, follower = start(LEADER), start(FOLLOWER)
+def scenario(
+    cluster: Cluster,
+    start: Callable[[int, Mapping[str, str]], BrokerProcess],
+    directory: Path,
+) -> dict[str, str]:
+    """Topics, records, a group, transactions, a death, an orderly stop and a deletion."""
+    leader, follower = (
+        start(each, BOTH | {"log.dirs": ",".join(map(str, log_dirs(directory, each)))})
+        for each in (LEADER, FOLLOWER)
+    )
     client = {"bootstrap.servers": cluster.bootstrap(LEADER)}
     admin = _admin.AdminClient(client)
 
@@ -94,11 +108,11 @@ def scenario(cluster: Cluster, start: Callable[[int], BrokerProcess]) -> dict[st
     new_topic = _admin.NewTopic(
         "orders", 2, replica_assignment=[[LEADER, FOLLOWER], [FOLLOWER, LEADER]]
     )
-    offsets_topic = _admin.NewTopic(
-        "__consumer_offsets", 1, replica_assignment=[[FOLLOWER, LEADER]],
-        config={"cleanup.policy": "compact"},
-    )  # fmt: skip
-    done(admin.create_topics([new_topic, offsets_topic]))
+    internal_topics = [
+        _admin.NewTopic(name, 1, replica_assignment=[[FOLLOWER, LEADER]], config=COMPACTED)
+        for name in ("__consumer_offsets", "__transaction_state")
+    ]
+    done(admin.create_topics([new_topic, *internal_topics]))
     wait_until_in_sync()
     entry = _admin.ConfigEntry(
         "retention.ms", "7200000", incremental_operation=_admin.AlterConfigOpType.SET
@@ -108,6 +122,8 @@ def scenario(cluster: Cluster, start: Callable[[int], BrokerProcess]) -> dict[st
     done(admin.create_partitions([_admin.NewPartitions("orders", 3, [[LEADER, FOLLOWER]])]))
     produce(client)
     consume(client)
+    transact(client)
+    move_to_the_other_log_dir(client["bootstrap.servers"], directory)
     wait_until_in_sync()
 
     follower.kill()
@@ -137,6 +153,27 @@ def produce(client: dict[str, str]) -> None:
     assert producer.flush(60) == 0
 
 
+def transact(client: dict[str, str]) -> None:
+    producer = confluent_kafka.Producer({**client, "transactional.id": "ledger"})
+    producer.init_transactions(30)
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce("orders", b"in a transaction", partition=0)
+        end(30)
+
+
+def log_dirs(directory: Path, broker_id: int) -> list[Path]:
+    return [directory / f"broker-{broker_id}-{name}" for name in ("first", "second")]
+
+
+def move_to_the_other_log_dir(bootstrap: str, directory: Path) -> None:
+    """Moves a replica of the leader, and waits for it."""
+    [there] = (each for each in log_dirs(directory, LEADER) if not (each / "orders-0").exists())
+    command = [sys.executable, "-m", "zkcontroller_cli", "-b", bootstrap, "log-dirs", "move"]
+    move = [str(LEADER), "orders-0", "--to", str(there), "--wait", "--yes"]
+    subprocess.run([*command, *move], check=True, capture_output=True, timeout=60)
+
+
 def consume(client: dict[str, str]) -> None:
     consumer = confluent_kafka.Consumer(
         {**client, "group.id": "billing", "auto.offset.reset": "earliest"}
@@ -150,11 +187,11 @@ def consume(client: dict[str, str]) -> None:
 
 
 def test_our_brokers_write_no_line_that_kafkas_do_not(
-    new_cluster: Callable[[], Cluster],
+    new_cluster: Callable[[], Cluster], tmp_path: Path
 ) -> None:
     ours, kafkas = new_cluster(), new_cluster()
-    written = scenario(ours, lambda broker_id: ours.start_ours(broker_id, BOTH))
-    by_kafka = scenario(kafkas, lambda broker_id: kafkas.start_kafka(broker_id, BOTH))
+    written = scenario(ours, ours.start_ours, tmp_path / "ours")
+    by_kafka = scenario(kafkas, kafkas.start_kafka, tmp_path / "kafkas")
     by_kafka |= forms_of(
         gzip.decompress(path.read_bytes()).decode().splitlines() for path in STORED
     )

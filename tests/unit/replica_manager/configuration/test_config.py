@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from replica_manager.configuration.topic_keys import (
     inherited_value,
     validate_topic_config,
 )
+from tests.support.paths import ROOT
+
+KAFKAS_LOG = ROOT / "tests" / "history" / "data" / "incidents-a" / "broker-1" / "server.log.gz"
 
 
 def config(**properties: str) -> BrokerConfig:
@@ -358,3 +362,32 @@ def test_what_a_running_broker_cannot_take_over_is_left_out() -> None:
 )
 def test_numbers_are_reported_as_java_writes_them(value: float, text: str) -> None:
     assert text_of(value) == text
+
+
+def test_the_values_are_printed_as_kafka_prints_them() -> None:
+    log = gzip.decompress(KAFKAS_LOG.read_bytes()).decode()
+    printed = log.partition("KafkaConfig values: ")[2].partition(" (kafka.server.")[0]
+
+    parsed = BrokerConfig.parse(
+        {
+            "broker.id": "1",
+            "zookeeper.connect": "127.0.0.1:2181/a",
+            "listeners": "PLAINTEXT://127.0.0.1:9501",
+            "log.dirs": "/var/lib/kafka/1",
+            "controlled.shutdown.retry.backoff.ms": "1000",
+            "leader.imbalance.check.interval.seconds": "45",
+            "replica.lag.time.max.ms": "8000",
+            "zookeeper.session.timeout.ms": "6000",
+        }
+    )
+
+    assert parsed.values_text == f"KafkaConfig values: {printed}"
+
+
+def test_printed_values_hide_passwords() -> None:
+    text = config(ssl__key__password="hush", delegation__token__secret__key="whist").values_text
+
+    assert "\tssl.key.password = [hidden]\n" in text
+    assert "\tdelegation.token.secret.key = [hidden]\n" in text
+    assert "hush" not in text
+    assert "whist" not in text
