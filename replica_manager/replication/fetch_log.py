@@ -51,9 +51,11 @@ def fetcher_prefix(replica_id: int, leader: int, fetcher_id: int) -> str:
 class PartitionListing:
     """The text of partitions in one log line: lists ``MOST_LISTED``, and counts the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, texts: Iterable[str] = (), count: int = 0) -> None:
+        """The listing of ``texts``, which are ``count``."""
         self.count = 0
         self._texts: list[str] = []
+        self.add(texts, count)
 
     def add(self, texts: Iterable[str], count: int) -> None:
         self.count += count
@@ -76,29 +78,21 @@ def fetch_data_text(partitions: Mapping[TopicPartition, FetchPartition]) -> Part
     def optional(epoch: int) -> str:
         return "Optional.empty" if epoch < 0 else f"Optional[{epoch}]"
 
-    listing = PartitionListing()
-    listing.add(
-        (
-            f"{tp}=PartitionData(topicId={printed_id(each.topic_id or UUID(int=0))}, "
-            f"fetchOffset={each.fetch_offset}, logStartOffset={each.log_start_offset}, "
-            f"maxBytes={each.partition_max_bytes}, "
-            f"currentLeaderEpoch={optional(each.current_leader_epoch)}, "
-            f"lastFetchedEpoch={optional(each.last_fetched_epoch)})"
-            for tp, each in partitions.items()
-        ),
-        len(partitions),
+    texts = (
+        f"{tp}=PartitionData(topicId={printed_id(each.topic_id or UUID(int=0))}, "
+        f"fetchOffset={each.fetch_offset}, logStartOffset={each.log_start_offset}, "
+        f"maxBytes={each.partition_max_bytes}, "
+        f"currentLeaderEpoch={optional(each.current_leader_epoch)}, "
+        f"lastFetchedEpoch={optional(each.last_fetched_epoch)})"
+        for tp, each in partitions.items()
     )
-    return listing
+    return PartitionListing(texts, len(partitions))
 
 
 def names_text(partitions: Sequence[TopicIdPartition]) -> PartitionListing:
     """``<topic id>:orders-0`` of each."""
-    listing = PartitionListing()
-    listing.add(
-        (
-            f"{printed_id(each.topic_id or UUID(int=0))}:{each.topic}-{each.partition}"
-            for each in partitions
-        ),
-        len(partitions),
+    texts = (
+        f"{printed_id(each.topic_id or UUID(int=0))}:{each.topic}-{each.partition}"
+        for each in partitions
     )
-    return listing
+    return PartitionListing(texts, len(partitions))

@@ -125,7 +125,7 @@ class ReplicaFetchers:
     ) -> Generator[None, None, None]:
         """Stops fetching partitions; yields after every ``PARTITIONS_AT_ONCE`` of them.
 
-        Kafka's sets have two names in its log: small ones of partitions that are stopped another.
+        ``are_stopped``: by no LeaderAndIsr request, for which the log of Kafka names another set.
         """
         removed = PartitionListing()
         for portion in _portions(partitions):
