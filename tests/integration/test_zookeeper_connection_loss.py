@@ -324,7 +324,7 @@ def test_the_log_says_in_the_words_of_kafka_s_client_how_the_connection_broke(
     caplog.set_level(logging.INFO)
     client = open_client(proxy.connect + chroot, session_timeout_ms=4_000)
     session = f"{client.session.session_id & 0xFFFF_FFFF_FFFF_FFFF:#x}"
-    server = f"127.0.0.1/{proxy.connect}"
+    server = f"/{proxy.connect}"
     is_over = threading.Event()
 
     def is_held_up() -> None:
