@@ -50,11 +50,59 @@ class LastCleaning(NamedTuple):
     duration_s: float = 0.0
     compaction_delay_ms: int = 0
     """Milliseconds since ``max.compaction.lag.ms`` had passed at the start; 0 if it had not."""
+    first_dirty_offset: int = 0
+    end_offset: int = 0
+    indexed_bytes: int = 0
+    """Size of the dirty batches whose keys were in the offset map."""
+    indexing_s: float = 0.0
+    """The part of ``duration_s`` in which the offset map was built."""
+    read_records: int = 0
+    written_records: int = 0
 
     @property
     def recopied_percent(self) -> int:
         """Bytes written, in percent of the bytes read."""
         return 100 * self.written_bytes // max(self.read_bytes, 1)
+
+    def text(self, name: str) -> str:
+        """The statistics of cleaning the log ``name`` in many lines, as a broker logs them.
+
+        Source: Kafka ``LogCleaner.recordStats``.
+        """
+        cleaning_s = self.duration_s - self.indexing_s
+
+        def mb(size: float) -> str:
+            return f"{size / 2**20:,.1f}"
+
+        def percent(part: float, whole: float) -> str:
+            return f"{100 * part / whole if whole else 0.0:.1f}%"
+
+        def rate(size: int, seconds: float) -> str:
+            return mb(size / max(seconds, 1e-9))
+
+        def less(left: int, of: int) -> str:
+            return percent(of - left, of)
+
+        return "".join(
+            f"\n\t{line}"
+            for line in (
+                f"Log cleaner thread 0 cleaned log {name} (dirty section = "
+                f"[{self.first_dirty_offset}, {self.end_offset}])",
+                f"{mb(self.read_bytes)} MB of log processed in {self.duration_s:,.1f} seconds "
+                f"({rate(self.read_bytes, self.duration_s)} MB/sec).",
+                f"Indexed {mb(self.indexed_bytes)} MB in {self.indexing_s:.1f} seconds "
+                f"({rate(self.indexed_bytes, self.indexing_s)} Mb/sec, "
+                f"{percent(self.indexing_s, self.duration_s)} of total time)",
+                f"Buffer utilization: {100 * self.map_share:.1f}%",
+                f"Cleaned {mb(self.read_bytes)} MB in {cleaning_s:.1f} seconds "
+                f"({rate(self.read_bytes, cleaning_s)} Mb/sec, "
+                f"{percent(cleaning_s, self.duration_s)} of total time)",
+                f"Start size: {mb(self.read_bytes)} MB ({self.read_records:,} messages)",
+                f"End size: {mb(self.written_bytes)} MB ({self.written_records:,} messages)",
+                f"{less(self.written_bytes, self.read_bytes)} size reduction "
+                f"({less(self.written_records, self.read_records)} fewer messages)",
+            )
+        )
 
 
 class CleanerManager:
@@ -172,7 +220,7 @@ class CleanerManager:
                 # The next compaction writes the checkpoint; a restart before that cleans again.
                 _log.error("%s in %s is not written: %s", write.file_name, log_dir, limit)
             return False
-        _log.info("Cleaned %s up to offset %d", topic_partition, cleaned.end_offset)
+        _log.info("[kafka-log-cleaner-thread-0]: %s\n", self.last_cleaning.text(log.name))
         return True
 
     async def _clean(
@@ -190,6 +238,12 @@ class CleanerManager:
             cleaned.map_share,
             loop.time() - began_s,
             job.dirtiness.compaction_delay_ms,
+            job.first_dirty_offset,
+            cleaned.end_offset,
+            cleaned.indexed_bytes,
+            cleaned.indexing_s,
+            cleaned.read_records,
+            cleaned.written_records,
         )
         return cleaned
 

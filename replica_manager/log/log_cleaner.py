@@ -13,6 +13,8 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
 from typing import NamedTuple
 
 from kafka_common.errors import CorruptRecord, ZkControllerError
@@ -129,8 +131,13 @@ class Cleaned(NamedTuple):
     replacements: tuple[Replacement, ...]
     generation: int
     """The log's generation when the cleaning began."""
-    map_share: float = 0.0
+    map_share: float
     """The used part of the offset map's memory, from 0 to 1."""
+    indexed_bytes: int
+    """Size of the dirty batches whose keys are in the offset map."""
+    indexing_s: float
+    read_records: int
+    written_records: int
 
 
 def dirtiness(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> Dirtiness:
@@ -217,7 +224,10 @@ def clean(job: CleaningJob, memory_bytes: int, switch: AbortSwitch | None = None
     folder, or by the next start.
     """
     switch = AbortSwitch() if switch is None else switch
-    offset_map = _build_offset_map(job, memory_bytes, switch)
+    began_s = perf_counter()
+    offset_map, indexed_bytes = _build_offset_map(job, memory_bytes, switch)
+    indexing_s = perf_counter() - began_s
+    counts = _RecordCounts()
     end_offset = offset_map.latest_offset + 1
     around = CleaningRound(
         offset_map, end_offset, job.now_ms, job.config.delete_retention_ms, job.producers
@@ -226,13 +236,34 @@ def clean(job: CleaningJob, memory_bytes: int, switch: AbortSwitch | None = None
     done: list[Replacement] = []
     try:
         for group in _grouped([s for s in job.segments if s.base_offset < end_offset], job):
-            done += (_clean_group(group, job, around, transactions, switch),)
+            done += (_clean_group(group, job, around, transactions, counts, switch),)
     except BaseException:
         with contextlib.suppress(CleaningAborted), switch.paths():
             discard(done)
         raise
     map_share = len(offset_map) / offset_map.capacity
-    return Cleaned(end_offset, tuple(done), job.generation, map_share)
+    return Cleaned(
+        end_offset,
+        tuple(done),
+        job.generation,
+        map_share,
+        indexed_bytes,
+        indexing_s,
+        counts.read,
+        counts.written,
+    )
+
+
+@dataclass
+class _RecordCounts:
+    read: int = 0
+    written: int = 0
+
+
+def _records_in(content: bytes, at: int, header: BatchHeader) -> int:
+    if header.record_count >= 0:
+        return header.record_count
+    return sum(1 for _ in iterate_any(content, at, header))  # magic 0 and 1 have no count
 
 
 def discard(replacements: Sequence[Replacement]) -> None:
@@ -243,7 +274,11 @@ def discard(replacements: Sequence[Replacement]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _build_offset_map(job: CleaningJob, memory_bytes: int, switch: AbortSwitch) -> OffsetMap:
+def _build_offset_map(
+    job: CleaningJob, memory_bytes: int, switch: AbortSwitch
+) -> tuple[OffsetMap, int]:
+    """The map, and the bytes of the batches that are in it."""
+    indexed_bytes = 0
     offset_map = OffsetMap(memory_bytes)
     offset_map.latest_offset = job.first_dirty_offset - 1
     dirty = _from(job.segments, job.first_dirty_offset, job.first_uncleanable_offset)
@@ -261,12 +296,13 @@ def _build_offset_map(job: CleaningJob, memory_bytes: int, switch: AbortSwitch) 
             is_aborted = _is_discardable(transactions, content, at, header)
             if header.last_offset < job.first_dirty_offset:
                 continue
+            indexed_bytes += header.size
             if not header.is_control and not is_aborted:
                 for record in iterate_any(content, at, header):
                     if record.key is not None and record.offset >= job.first_dirty_offset:
                         offset_map.put(record.key, record.offset)
             offset_map.latest_offset = header.last_offset
-    return offset_map
+    return offset_map, indexed_bytes
 
 
 def _check(segment: LogSegment, header: BatchHeader, content: bytes, at: int) -> None:
@@ -313,6 +349,7 @@ def _clean_group(
     job: CleaningJob,
     around: CleaningRound,
     transactions: TransactionTracker,
+    counts: _RecordCounts,
     switch: AbortSwitch,
 ) -> Replacement:
     with switch.paths():
@@ -324,11 +361,13 @@ def _clean_group(
             for place, content, at in whole_batches(segment):
                 switch.check()
                 _check(segment, place.header, content, at)
+                counts.read += _records_in(content, at, place.header)
                 left = cleaned_batch(content, at, place.header, around, transactions)
                 if left is None:
                     continue
                 header = read_header(left)
                 assert header is not None, "a batch that was just built"
+                counts.written += _records_in(left, 0, header)
                 if header.last_offset - new.base_offset > MAX_RELATIVE_OFFSET:
                     raise CorruptRecord(f"Offset {header.last_offset} in {segment.file.path}")
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)

@@ -479,6 +479,22 @@ def test_the_manager_cleans_the_dirtiest_and_remembers_how_far(
     assert last.read_bytes > 29 * clean
     assert last.recopied_percent == 3
     assert last.map_share == 1 / (MEMORY // ENTRY_BYTES)
+    assert last.indexed_bytes == last.read_bytes
+    assert 0 < last.indexing_s < last.duration_s
+    assert (last.read_records, last.written_records) == (30, 1)
+    assert last._replace(duration_s=2.0, indexing_s=0.5, read_bytes=3 * 2**20).text(
+        "large-0"
+    ).splitlines() == [
+        "",
+        "\tLog cleaner thread 0 cleaned log large-0 (dirty section = [0, 30])",
+        "\t3.0 MB of log processed in 2.0 seconds (1.5 MB/sec).",
+        "\tIndexed 0.0 MB in 0.5 seconds (0.0 Mb/sec, 25.0% of total time)",
+        "\tBuffer utilization: 0.0%",
+        "\tCleaned 3.0 MB in 1.5 seconds (2.0 Mb/sec, 75.0% of total time)",
+        "\tStart size: 3.0 MB (30 messages)",
+        "\tEnd size: 0.0 MB (1 messages)",
+        "\t100.0% size reduction (96.7% fewer messages)",
+    ]
     # What was looked at last was clean.
     assert cleaner.highest_ratio == 0.0
     assert read_offsets(tmp_path / "cleaner-offset-checkpoint") == {
