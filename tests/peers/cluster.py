@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -30,6 +31,12 @@ PROPERTIES: Final = {
     "auto.leader.rebalance.enable": "false",
     "replica.lag.time.max.ms": "600000",
 }
+
+
+OF_PYTHON: Final = re.compile(
+    r"\{'|\['|\b[a-z]+(?:_[a-z]+)+=|<[\w.]+ object at|\bErrorCode\.|Path\('|UUID\('"
+)
+"""What a dict, a list, a value with fields or an enum looks like that nobody made a text of."""
 
 
 class PartitionView(NamedTuple):
@@ -61,10 +68,14 @@ class Cluster:
         self.session.start()
 
     def close(self) -> None:
-        """Ends every broker the hard way."""
+        """Ends every broker the hard way; fails if one of ours has logged text of Python's."""
         for broker in self.brokers.values():
             broker.kill()
         self.session.close()
+        ours = [broker for broker in self.brokers.values() if isinstance(broker, OurBroker)]
+        lines = (line for broker in ours for line in broker.log_lines("server.log"))
+        odd = [line for line in lines if OF_PYTHON.search(line)]
+        assert not odd, "\n".join(odd[:10])
 
     def start_ours(self, broker_id: int, overrides: Mapping[str, str] | None = None) -> OurBroker:
         """Starts one of our brokers; it is registered when this returns."""
