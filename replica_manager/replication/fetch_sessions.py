@@ -260,8 +260,10 @@ class FetchSessionCache:
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.session_id)
         yield from session.update(fetch_infos, forgotten)
-        added = len(session.partitions) - session.size
-        if added > 0 and not (yield from self._may_hold(fetch_infos, added)):
+        if len(session.partitions) > session.size and not (
+            (yield from _are_names_short(fetch_infos))
+            and self._has_room(len(session.partitions) - session.size)
+        ):
             self._sessions.pop(session.session_id, None)
             return SessionError(ErrorCode.fetch_session_id_not_found)
         if not session.partitions:
@@ -270,21 +272,13 @@ class FetchSessionCache:
         session.size = len(session.partitions)
         return IncrementalFetch(session, metadata.epoch, topic_names)
 
-    def _may_hold(self, partitions: Iterable[TopicIdPartition], count: int) -> Steps[bool]:
-        """Whether the cache has room for ``count`` more partitions.
-
-        Refuses a name that is too long for a topic: a request may contain names of 32 KB.
-        """
-        if self.total_partitions + count > MOST_PARTITIONS:
-            return False
-        for each in partitions:
-            yield
-            if len(each.topic or "") > LONGEST_NAME:
-                return False
-        return True
+    def _has_room(self, count: int) -> bool:
+        """Whether the cache may hold ``count`` more partitions; they are to be counted at once."""
+        return self.total_partitions + count <= MOST_PARTITIONS
 
     def _create(self, request: FullFetch, fetched: _Fetched, now_ms: int) -> Steps[int]:
-        if not (yield from self._may_hold(fetched, len(fetched))):
+        # No step from the count to the session, whose size is counted from then on.
+        if not (yield from _are_names_short(fetched)) or not self._has_room(len(fetched)):
             return NO_SESSION
         has_slot = len(self._sessions) < self._slots
         if not has_slot and not self._evict(request.is_from_follower, len(fetched), now_ms):
@@ -298,7 +292,7 @@ class FetchSessionCache:
             {},
             size=len(fetched),
         )
-        # Its size counts from now on.  No client knows its id before the response.
+        # No client knows its id before the response.
         self._sessions[session.session_id] = session
         for partition, result in fetched.items():
             yield
@@ -341,3 +335,12 @@ class FetchSessionCache:
         """
         is_old = session.last_used_ms - session.created_ms > self._eviction_ms
         return is_old or (is_privileged and not session.is_privileged)
+
+
+def _are_names_short(partitions: Iterable[TopicIdPartition]) -> Steps[bool]:
+    """Whether a topic can have each of the names: a request may contain names of 32 KB."""
+    for each in partitions:
+        yield
+        if len(each.topic or "") > LONGEST_NAME:
+            return False
+    return True

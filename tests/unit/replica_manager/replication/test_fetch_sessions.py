@@ -390,6 +390,23 @@ def test_a_session_may_lose_its_slot_before_all_of_it_is_stored() -> None:
     assert broker.request(FetchMetadata(1, 1)) == SessionError(ErrorCode.fetch_session_id_not_found)
 
 
+def test_two_sessions_that_are_made_at_once_do_not_remember_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_sessions, "MOST_PARTITIONS", 5)
+    broker = Broker()
+    found = dict.fromkeys(partitions(0, 1, 2), OK)
+    first, second = (
+        broker.request(FetchMetadata(), partitions(0, 1, 2)).respond(found, broker.now_ms)
+        for _ in range(2)
+    )
+    next(first)
+    next(second)
+
+    assert {completed(first).session_id, completed(second).session_id} == {1, NO_SESSION}
+    assert broker.cache.total_partitions == 3
+
+
 def test_sessions_remember_so_many_partitions_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_sessions, "MOST_PARTITIONS", 5)
     broker = Broker()
