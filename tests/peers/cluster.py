@@ -36,7 +36,7 @@ PROPERTIES: Final = {
 OF_PYTHON: Final = re.compile(
     r"\{'|\['|\b[a-z]+(?:_[a-z]+)+=|<[\w.]+ object at|\bErrorCode\.|Path\('|UUID\('"
 )
-"""What a dict, a list, a value with fields or an enum looks like that nobody made a text of."""
+"""A dict, a list, a value with fields or an enum, where a text was to be made of it."""
 
 
 class PartitionView(NamedTuple):
