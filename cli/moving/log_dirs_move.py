@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -92,6 +92,40 @@ def move(
     _Mover(given, broker_id, target, throttle).run(
         names, source, question, is_waiting=wait, is_dry_run=dry_run, yes=yes
     )
+
+
+async def settled_placements(
+    look: Callable[[], Awaitable[dict[NamedPartition, Placement]]],
+    target: str | None,
+    *,
+    is_waiting: bool,
+    on_left: Callable[[int], None],
+    poll_s: float = _POLL_S,
+) -> dict[NamedPartition, Placement]:
+    """What ``look`` finds at once, or with ``is_waiting`` when no replica is on its way any more.
+
+    ``on_left`` gets the number of those on their way before each further look, and may raise.
+
+    A replica that seems to be neither in ``target`` nor on its way is looked at once more: a broker
+    lists its current logs before its future ones, so that one that is exchanged in between is
+    listed in its old directory alone.  Source: Kafka ``LogManager.allLogs``.
+    """
+    import asyncio
+
+    astray_before: set[NamedPartition] = set()
+    while True:
+        placed = await look()
+        left = sum(where.future_log_dir is not None for where in placed.values())
+        astray = {
+            name
+            for name, where in placed.items()
+            if where.future_log_dir is None and target not in (None, where.log_dir)
+        }
+        if astray <= astray_before and not (is_waiting and left):
+            return placed
+        astray_before = astray
+        on_left(left)
+        await asyncio.sleep(poll_s)
 
 
 class _Mover:
@@ -303,24 +337,24 @@ class _Mover:
     ) -> dict[NamedPartition, Placement]:
         """The directories of the replicas, read at once, or with ``is_waiting`` after all moves."""
         limit_s = limit_of(self._given)
-        import asyncio
-
         began_s = said_s = time.monotonic()
-        while True:
-            placed = await self._placed(names)
-            left = [n for n in names if placed.get(n) and placed[n].future_log_dir is not None]
-            if not is_waiting or not left:
-                return placed
+
+        def say_left(left: int) -> None:
+            nonlocal said_s
             now_s = time.monotonic()
             if limit_s is not None and now_s - began_s > limit_s:
                 raise TimedOut(
-                    f"{len(left)} of {len(names)} replicas are still on their way: "
+                    f"{left} of {len(names)} replicas are still on their way: "
                     f"{command_line('log-dirs moves', self._broker_id)}"
                 )
             if now_s - said_s > _SAY_EVERY_S:
                 said_s = now_s
-                say(f"{len(left)} of {len(names)} replicas are on their way")
-            await asyncio.sleep(_POLL_S)
+                say(f"{left} of {len(names)} replicas are on their way")
+
+        async def look() -> dict[NamedPartition, Placement]:
+            return await self._placed(names)
+
+        return await settled_placements(look, self._target, is_waiting=is_waiting, on_left=say_left)
 
     async def _placed(self, names: Sequence[NamedPartition]) -> dict[NamedPartition, Placement]:
         from zkcontroller_cli.moving.moves_reading import placements_in

@@ -171,7 +171,10 @@ def move_to_the_other_log_dir(bootstrap: str, directory: Path) -> None:
     [there] = (each for each in log_dirs(directory, LEADER) if not (each / "orders-0").exists())
     command = [sys.executable, "-m", "zkcontroller_cli", "-b", bootstrap, "log-dirs", "move"]
     move = [str(LEADER), "orders-0", "--to", str(there), "--wait", "--yes"]
-    subprocess.run([*command, *move], check=True, capture_output=True, timeout=60)
+    done = subprocess.run(
+        [*command, *move], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def consume(client: dict[str, str]) -> None:
