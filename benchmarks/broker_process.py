@@ -128,9 +128,10 @@ class BrokerProcess(ABC):
             self._reader.join(10)
 
     def log_lines(self, file: str) -> list[str]:
-        """What stands in one of its log files; nothing if there is no such file yet."""
-        path = self.logs / file
-        return path.read_text(errors="replace").splitlines() if path.exists() else []
+        """What stands in one of its log files, and before it in those of earlier hours."""
+        paths = (*sorted(self.logs.glob(f"{file}.*")), self.logs / file)
+        texts = (path.read_text(errors="replace") for path in paths if path.exists())
+        return [line for text in texts for line in text.splitlines()]
 
     def peak_rss_bytes(self) -> int:
         """The most resident memory that the process ever had (``VmHWM``)."""
