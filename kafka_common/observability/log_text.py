@@ -12,6 +12,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from kafka_common import errors
+from kafka_common.model import address_text
 
 JAVA_CLASS_OF: Final[dict[type[BaseException], str]] = {
     errors.ControllerMoved: "org.apache.kafka.common.errors.ControllerMovedException",
@@ -40,7 +41,7 @@ def socket_address_text(host: str, port: int, ip: str | None = None) -> str:
         ip_address(host)
     except ValueError:
         return f"{host}/{ip or '<unresolved>'}:{port}"
-    return f"/{host}:{port}"
+    return f"/{address_text(host, port)}"
 
 
 def throwable_text(error: BaseException) -> str:

@@ -43,6 +43,7 @@ from replica_manager.log.log_directory import (
 from replica_manager.log.log_loading import RecoveryProgress, remove_log_files
 from replica_manager.log.partition_metadata import PartitionMetadataCorrupt
 from replica_manager.log.unified_log import UnifiedLog
+from zkcontroller.core.journal import scala_seq
 
 _log = logging.getLogger("kafka.log.LogManager")
 _failures = logging.getLogger("org.apache.kafka.storage.internals.log.LogDirFailureChannel")
@@ -73,10 +74,6 @@ class LogDirFailure(NamedTuple):
 
 def _ignore(failure: LogDirFailure) -> None:
     del failure
-
-
-def _joined(paths: Iterable[Path]) -> str:
-    return ", ".join(map(str, paths))
 
 
 def _no_progress(progress: RecoveryProgress) -> None:
@@ -179,7 +176,7 @@ class LogManager:
         which stop the broker, because the operator must decide about the data, and LimitReached if
         a limit is too low for these logs.  ``on_progress`` is called from several threads.
         """
-        _log.info("Loading logs from log dirs ArrayBuffer(%s)", _joined(self.live_log_dirs))
+        _log.info("Loading logs from log dirs %s", scala_seq("ArrayBuffer", self.live_log_dirs))
         unclean: list[Path] = []
         started_ms = self.environment.monotonic_ms()
         for log_dir in self.live_log_dirs:
@@ -196,7 +193,7 @@ class LogManager:
             "Loaded %d logs in %dms%s",
             len(self._all_logs()),
             self.environment.monotonic_ms() - started_ms,
-            f" (unclean log dirs = ArrayBuffer({_joined(unclean)}))" if unclean else "",
+            f" (unclean log dirs = {scala_seq('ArrayBuffer', unclean)})" if unclean else "",
         )
 
     def _load_directory(

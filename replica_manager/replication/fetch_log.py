@@ -15,8 +15,9 @@ from typing_extensions import override
 
 from kafka_common.model import TopicPartition
 from kafka_common.protocol.fetch import FetchPartition
+from kafka_common.protocol.uuid_text import uuid_text
 from replica_manager.replication.fetch_values import TopicIdPartition
-from zkcontroller.state_changes.kafka_values import topic_id as printed_id
+from zkcontroller.core.journal import SMALL_COLLECTION
 
 if TYPE_CHECKING:
     _Adapter = logging.LoggerAdapter[logging.Logger]
@@ -64,7 +65,7 @@ class PartitionListing:
     @property
     def is_small(self) -> bool:
         """Whether Scala has a class of its own for a collection of so few."""
-        return self.count <= 4
+        return self.count <= SMALL_COLLECTION
 
     @override
     def __str__(self) -> str:
@@ -79,7 +80,7 @@ def fetch_data_text(partitions: Mapping[TopicPartition, FetchPartition]) -> Part
         return "Optional.empty" if epoch < 0 else f"Optional[{epoch}]"
 
     texts = (
-        f"{tp}=PartitionData(topicId={printed_id(each.topic_id or UUID(int=0))}, "
+        f"{tp}=PartitionData(topicId={uuid_text(each.topic_id or UUID(int=0))}, "
         f"fetchOffset={each.fetch_offset}, logStartOffset={each.log_start_offset}, "
         f"maxBytes={each.partition_max_bytes}, "
         f"currentLeaderEpoch={optional(each.current_leader_epoch)}, "
@@ -92,7 +93,7 @@ def fetch_data_text(partitions: Mapping[TopicPartition, FetchPartition]) -> Part
 def names_text(partitions: Sequence[TopicIdPartition]) -> PartitionListing:
     """``<topic id>:orders-0`` of each."""
     texts = (
-        f"{printed_id(each.topic_id or UUID(int=0))}:{each.topic}-{each.partition}"
+        f"{uuid_text(each.topic_id or UUID(int=0))}:{each.topic}-{each.partition}"
         for each in partitions
     )
     return PartitionListing(texts, len(partitions))

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
-from kafka_common.model import LEADER_DURING_DELETE, Broker, Endpoint, TopicPartition, address_text
+from kafka_common.model import LEADER_DURING_DELETE, Broker, Endpoint, TopicPartition
 from zkcontroller.state_changes.kafka_values import node
 from zkcontroller.state_changes.record import Kind, StateChange
 
@@ -244,8 +244,7 @@ class ZkMetadataCache:
 def _nodes_text(broker: Broker) -> str:
     """``Map(ListenerName(CLIENTS) -> 127.0.0.1:9092 (id: 1 rack: null))``."""
     nodes = (
-        f"ListenerName({each.listener_name}) -> "
-        f"{node(broker.broker_id, address_text(each.host, each.port), broker.rack)}"
+        f"ListenerName({each.listener_name}) -> {node(broker.broker_id, each.address, broker.rack)}"
         for each in broker.endpoints
     )
     return f"Map({', '.join(nodes)})"

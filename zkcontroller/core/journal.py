@@ -7,6 +7,7 @@ there may be one per partition, are not formatted here: the log writer does that
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from kafka_common.errors import StateChangeFailed
 from zkcontroller.core.effects import LogLine, MarkMeter, Outbox, StateChanges
@@ -18,6 +19,9 @@ PARTITION_STATE_MACHINE = "kafka.controller.ZkPartitionStateMachine"
 REPLICA_STATE_MACHINE = "kafka.controller.ZkReplicaStateMachine"
 TOPIC_DELETION_MANAGER = "kafka.controller.TopicDeletionManager"
 REQUEST_BATCH = "kafka.controller.ControllerBrokerRequestBatch"
+
+SMALL_COLLECTION: Final = 4
+"""Up to so many members Scala's immutable sets and maps have classes of their own."""
 
 STATE_CHANGE_FAILED = "kafka.common.StateChangeFailedException"
 ILLEGAL_STATE = "java.lang.IllegalStateException"
@@ -97,7 +101,7 @@ def scala_seq(kind: str, values: Iterable[object]) -> str:
 def scala_set(values: Iterable[object]) -> str:
     """An immutable Scala set: ``Set(1, 2)`` up to four members, ``HashSet(…)`` above."""
     members = [str(value) for value in values]
-    return f"{'Set' if len(members) <= 4 else 'HashSet'}({', '.join(members)})"
+    return f"{'Set' if len(members) <= SMALL_COLLECTION else 'HashSet'}({', '.join(members)})"
 
 
 def scala_hash_set(values: Iterable[object]) -> str:
@@ -108,7 +112,7 @@ def scala_hash_set(values: Iterable[object]) -> str:
 def scala_small_map(pairs: Iterable[tuple[object, object]]) -> str:
     """An immutable Scala map: ``Map(1 -> 72)`` up to four entries, ``HashMap(…)`` above."""
     entries = [f"{key} -> {value}" for key, value in pairs]
-    return f"{'Map' if len(entries) <= 4 else 'HashMap'}({', '.join(entries)})"
+    return f"{'Map' if len(entries) <= SMALL_COLLECTION else 'HashMap'}({', '.join(entries)})"
 
 
 def scala_map(pairs: Iterable[tuple[object, object]]) -> str:

@@ -6,11 +6,11 @@ Source: ``LeaderAndIsr.toString``, ``LeaderIsrAndControllerEpoch.toString``, ``N
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from kafka_common.model import NO_LEADER, LeaderAndIsr
+from kafka_common.protocol.uuid_text import uuid_text
 from zkcontroller.state_changes.record import StateChange
 
 LEADER_RECOVERY_STATES = ("RECOVERED", "RECOVERING")
@@ -33,9 +33,7 @@ def option(value: object | None) -> str:
 
 def topic_id(value: UUID | None) -> str | None:
     """URL-safe base64 without padding, as Kafka's ``Uuid`` prints; None stays None."""
-    if value is None:
-        return None
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+    return None if value is None else uuid_text(value)
 
 
 def boolean(value: bool | None) -> str:

@@ -30,6 +30,7 @@ from replica_manager.coordinators.transactions.transaction_state_manager import 
     OwnedPartition,
     TransactionStateManager,
 )
+from zkcontroller.state_changes.kafka_values import option
 
 
 @dataclass(slots=True)
@@ -95,7 +96,7 @@ class TransactionTopicPartitions:
         manager.say(
             Level.INFO,
             f"Resigned as the txn coordinator for partition {partition} at epoch"
-            f" {'None' if leader_epoch is None else f'Some({leader_epoch})'}",
+            f" {option(leader_epoch)}",
         )
         if leader_epoch is None:
             # A topic that is created again starts with a lower leader epoch.
@@ -111,7 +112,7 @@ class TransactionTopicPartitions:
             found = f"No cached transaction metadata found for {_name(partition)} during"
         else:
             found = (
-                f"Unloaded transaction metadata TxnMetadataCacheEntry("
+                "Unloaded transaction metadata TxnMetadataCacheEntry("
                 f"coordinatorEpoch={owner.coordinator_epoch},"
                 f" numTransactionalEntries={len(owner.transactions)}) for {_name(partition)} on"
             )

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kafka_common.errors import ControllerMoved, SessionExpired
-from kafka_common.observability.log_text import throwable_text
+from kafka_common.observability.log_text import socket_address_text, throwable_text
 from kafka_common.observability.rolling_file import RollingFile
 from kafka_common.observability.sturdy_file import RETRY_S, SturdyFile, TroubleTeller
 from tests.support.kafka_log_shapes import RECORD, assert_is_kafkas
@@ -418,3 +418,10 @@ def test_a_full_disk_is_reported_once_however_long_it_stays_full(
         now_s += RETRY_S
 
     assert capsys.readouterr().err.count("No space left on device") == 1
+
+
+def test_an_address_is_printed_as_java_prints_it() -> None:
+    assert socket_address_text("127.0.0.1", 9092) == "/127.0.0.1:9092"
+    assert socket_address_text("::1", 9092) == "/[::1]:9092"
+    assert socket_address_text("localhost", 9092, "127.0.0.1") == "localhost/127.0.0.1:9092"
+    assert socket_address_text("broker", 9092) == "broker/<unresolved>:9092"
