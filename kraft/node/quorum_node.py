@@ -187,6 +187,7 @@ class QuorumNode:
             broker_id=settings.local.id,
             protected_listener=settings.listener_name,
             authenticators=settings.authenticators,
+            listener_type="CONTROLLER",
         )
         # The ports are bound before the driver sends anything.  The driver starts before the first
         # request is handled, because nothing is awaited in between.

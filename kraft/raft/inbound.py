@@ -10,13 +10,14 @@ Source: Kafka ``KafkaRaftClient.handleVoteRequest`` and its neighbours.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import Final, TypeVar, assert_never
 
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import RaftFatal
+from kafka_common.observability.java_values import optional
+from kafka_common.protocol.uuid_text import uuid_text
 from kraft.raft.config import (
     MAX_FETCH_BYTES,
     MAX_FETCH_RESPONSE_BYTES,
@@ -25,6 +26,7 @@ from kraft.raft.config import (
 )
 from kraft.raft.inputs import RaftRequestReceived
 from kraft.raft.leader_state import LeaderState
+from kraft.raft.log_lines import vote_request_text
 from kraft.raft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochRequest,
@@ -45,9 +47,7 @@ from kraft.raft.messages import (
 from kraft.raft.node import Node, ParkedFetch
 from kraft.raft.raft_log import LogPosition, ValidatedPosition, validate_position
 from kraft.raft.states import FollowerState, UnattachedState
-from kraft.raft.values import OffsetAndEpoch, ReplicaKey
-
-_log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
+from kraft.raft.values import NO_ID, OffsetAndEpoch, ReplicaKey
 
 BOOTSTRAP_SNAPSHOT_ID: Final = OffsetAndEpoch(0, 0)
 """The snapshot that formatting a node writes; a leader sends it to no other node."""
@@ -130,15 +130,26 @@ class InboundRequests:
         if error is not None:
             return self._response_with(VoteResponse, error, listener)
         if quorum.is_local(request.candidate.id):
-            _log.error(
+            self._node.logger.error(
                 "Another node has the id %d of this one: it asks for votes", request.candidate.id
             )
             return VoteResponse(top_level_error=ErrorCode.unknown_server_error)
         if request.candidate_epoch > quorum.epoch:
             node.unattach(request.candidate_epoch, now_ms)
         if not self._is_this_node(request.voter):
+            self._log_wrong_key(
+                "Candidate sent a voter key (%s) in the VOTE request that doesn't match the local "
+                "key (%s, %s); rejecting the vote",
+                request.voter,
+            )
             return self._response_with(VoteResponse, ErrorCode.invalid_voter_key, listener)
         is_granted = self._grants(request.candidate, log_end, now_ms)
+        node.logger.info(
+            "Vote request %s with epoch %d is %s",
+            vote_request_text(request),
+            request.candidate_epoch,
+            "granted" if is_granted else "rejected",
+        )
         return VoteResponse(
             vote_granted=is_granted,
             leader_id=quorum.leader_id,
@@ -170,6 +181,11 @@ class InboundRequests:
             return BeginQuorumEpochResponse(top_level_error=ErrorCode.unknown_server_error)
         # This node follows the leader even if the request names another voter.
         if not self._is_this_node(request.voter):
+            self._log_wrong_key(
+                "Leader sent a voter key (%s) in the BEGIN_QUORUM_EPOCH request that doesn't match "
+                "the local key (%s, %s); returning INVALID_VOTER_KEY",
+                request.voter,
+            )
             return self._response_with(
                 BeginQuorumEpochResponse, ErrorCode.invalid_voter_key, listener
             )
@@ -190,9 +206,11 @@ class InboundRequests:
         if isinstance(state, FollowerState) and state.leader_id == request.leader_id:
             wait_ms = self._successor_backoff_ms(request.preferred_candidates)
             state.fetch_deadline_ms = now_ms + wait_ms
-            _log.info(
-                "Overriding follower fetch timeout to %d ms after the leader resigned", wait_ms
-            )
+            node.logger.debug(
+                "Overriding follower fetch timeout to %d after receiving EndQuorumEpoch request "
+                "from leader %d in epoch %d",
+                wait_ms, request.leader_id, state.epoch,
+            )  # fmt: skip
         return self._response_with(EndQuorumEpochResponse, ErrorCode.none, listener)
 
     def _follow(self, leader_id: int, epoch: int, endpoints: Endpoints, now_ms: int) -> bool:
@@ -200,7 +218,7 @@ class InboundRequests:
         known = endpoints if node.listener_name in endpoints else node.voter_endpoints(leader_id)
         if node.transition(leader_id, epoch, known, now_ms):
             return True
-        _log.error(
+        self._node.logger.error(
             "Node %d says that it leads epoch %d, which contradicts the leader %s of epoch %d",
             leader_id, epoch, node.quorum.leader_id, node.quorum.epoch,
         )  # fmt: skip
@@ -263,7 +281,9 @@ class InboundRequests:
             and request.replica is not None
             and node.quorum.is_local(request.replica.id)
         ):
-            _log.error("Another node has the id %d of this one: it fetches", request.replica.id)
+            self._node.logger.error(
+                "Another node has the id %d of this one: it fetches", request.replica.id
+            )
             error = ErrorCode.unknown_server_error
         if error is not None or not isinstance(state, LeaderState):
             return node.fetch_error(error or ErrorCode.not_leader_or_follower, listener)
@@ -318,7 +338,9 @@ class InboundRequests:
             and request.replica is not None
             and node.quorum.is_local(request.replica.id)
         ):
-            _log.error("Another node has the id %d of this one: it fetches", request.replica.id)
+            self._node.logger.error(
+                "Another node has the id %d of this one: it fetches", request.replica.id
+            )
             error = ErrorCode.unknown_server_error
         if error is not None or size is None or not isinstance(state, LeaderState):
             return self._response_with(FetchSnapshotResponse, error or ErrorCode.none, listener)
@@ -363,7 +385,7 @@ class InboundRequests:
         if epoch < self._node.quorum.epoch:
             return ErrorCode.fenced_leader_epoch
         if not self._node.quorum.is_credible(epoch):
-            _log.error(
+            self._node.logger.error(
                 "Node %d claims epoch %d, and epoch %d is the newest here: refused",
                 remote_id, epoch, self._node.quorum.epoch,
             )  # fmt: skip
@@ -372,7 +394,9 @@ class InboundRequests:
         if is_stranger and epoch > self._node.quorum.epoch and not self._node.quorum.is_voter:
             # If this observer moved to an epoch that no voter has, every leader would refuse its
             # Fetches, and an observer cannot start an election that raises their epoch.
-            _log.error("Node %d, which is no voter, claims epoch %d: refused", remote_id, epoch)
+            self._node.logger.error(
+                "Node %d, which is no voter, claims epoch %d: refused", remote_id, epoch
+            )
             return ErrorCode.invalid_request
         return ErrorCode.invalid_request if remote_id < 0 else None
 
@@ -385,6 +409,11 @@ class InboundRequests:
         if not isinstance(node.quorum.state, LeaderState):
             return ErrorCode.not_leader_or_follower
         return ErrorCode.broker_not_available if node.is_shutting_down else None
+
+    def _log_wrong_key(self, line: str, key: ReplicaKey | None) -> None:
+        local = self._node.local or ReplicaKey(NO_ID)
+        directory = None if local.directory_id is None else uuid_text(local.directory_id)
+        self._node.logger.info(line, optional(key), local.id, directory)
 
     def _is_this_node(self, key: ReplicaKey | None) -> bool:
         local = self._node.local

@@ -16,7 +16,6 @@ Source: Kafka ``KafkaRaftClient.poll``.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Final, assert_never
 
@@ -52,8 +51,6 @@ from kraft.raft.values import (
     ReplicaKey,
     VoterSet,
 )
-
-_log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
 _MAX_POLLS_PER_STEP: Final = 100
 """The most changes of state within one step: after each change the node is polled again."""
@@ -193,7 +190,7 @@ class KafkaRaftClient:
             case Resign(epoch):
                 self._resign(epoch)
             case RaftShutdown(timeout_ms):
-                _log.info("Beginning graceful shutdown")
+                self._node.logger.info("Beginning graceful shutdown")
                 self._node.shutdown_deadline_ms = now_ms + timeout_ms
             case _:
                 assert_never(happened)
@@ -222,7 +219,9 @@ class KafkaRaftClient:
         state = self._node.quorum.state
         require(epoch <= state.epoch, f"a resignation from epoch {epoch}, which has not begun")
         if isinstance(state, LeaderState) and state.epoch == epoch:
-            _log.info("Received user request to resign from the current epoch %d", epoch)
+            self._node.logger.info(
+                "Received user request to resign from the current epoch %d", epoch
+            )
             state.is_resign_requested = True
 
     # Timed work.
@@ -282,5 +281,5 @@ class KafkaRaftClient:
                 self._node.log.clean(now_ms)
             except (OSError, ZkControllerError):
                 # Records and snapshots that are kept too long do no harm.
-                _log.exception("Cannot clean the log")
+                self._node.logger.exception("Had an error during log cleaning")
         self._deadline_ms = min(self._deadline_ms, self._clean_at_ms)

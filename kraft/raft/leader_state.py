@@ -75,7 +75,8 @@ class LeaderState:
     check_quorum_deadline_ms: int = NEVER_MS
     voter_states: dict[int, VoterOrObserver] = field(default_factory=dict)
     observer_states: dict[ReplicaKey, VoterOrObserver] = field(default_factory=dict)
-    _fetched_voters: list[int] = field(default_factory=list)
+    fetched_voters: list[int] = field(default_factory=list)
+    """The voters that fetched since the quorum was last checked."""
 
     name = StateName.LEADER
 
@@ -126,10 +127,10 @@ class LeaderState:
         if replica is None or replica.id not in self.voters:
             return
         require(replica.id != self.local.id, "the leader fetches from itself")
-        if replica.id not in self._fetched_voters:
-            self._fetched_voters.append(replica.id)
+        if replica.id not in self.fetched_voters:
+            self.fetched_voters.append(replica.id)
         # The leader is one of the majority.
-        if len(self._fetched_voters) >= self.voters.majority - 1:
+        if len(self.fetched_voters) >= self.voters.majority - 1:
             self._restart_check_quorum(now_ms)
 
     def acknowledged(self, voter_id: int) -> None:
@@ -161,7 +162,7 @@ class LeaderState:
         return True
 
     def _restart_check_quorum(self, now_ms: int) -> None:
-        self._fetched_voters.clear()
+        self.fetched_voters.clear()
         if len(self.voters) > 1:
             self.check_quorum_deadline_ms = now_ms + self.config.check_quorum_timeout_ms
 

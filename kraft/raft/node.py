@@ -9,7 +9,6 @@ Source: Kafka ``KafkaRaftClient``.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,10 +16,17 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import RaftFatal
+from kafka_common.observability.java_values import java_list
 from kraft.raft.config import QuorumConfig
 from kraft.raft.control_records import LeaderChange, encode_control_record
-from kraft.raft.leader_state import LeaderState
+from kraft.raft.leader_state import LeaderState, VoterOrObserver
 from kraft.raft.listeners import RaftListeners
+from kraft.raft.log_lines import (
+    offset_text,
+    optional_offset,
+    raft_logger,
+    replica_state_text,
+)
 from kraft.raft.messages import (
     AnyRaftResponse,
     Endpoints,
@@ -34,14 +40,13 @@ from kraft.raft.raft_log import RaftLog
 from kraft.raft.request_manager import RandomSource, RequestManager
 from kraft.raft.states import CandidateState, FollowerState
 from kraft.raft.values import (
+    NO_ID,
     ElectionState,
     NodeAddress,
     OffsetAndEpoch,
     ReplicaKey,
     VoterSet,
 )
-
-_log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
 FIRST_BOOTSTRAP_ID: Final = -2
 """The id of the first bootstrap server; further ones count down, as their node ids are unknown."""
@@ -80,6 +85,11 @@ class Node:
         self.config = config
         self.random = random
         self.listener_name = listener_name
+        self.logger = raft_logger("KafkaRaftClient", local)
+        self.leader_logger = raft_logger("LeaderState", local)
+        self._follower_logger = raft_logger("FollowerState", local)
+        self._committed_epoch: int | None = None
+        """The last epoch in which this node knew a high watermark as the leader."""
         self.outputs: list[RaftOutput] = []
         self.parked: list[ParkedFetch] = []
         self.shutdown_deadline_ms: int | None = None
@@ -161,7 +171,7 @@ class Node:
         In the last epoch it only logs an error, repeatedly, until the operator acts.
         """
         if not self.quorum.has_next_epoch:
-            _log.error(
+            self.logger.error(
                 "Cannot become candidate: epoch %d is the last one. The quorum needs new "
                 "quorum-state files and logs whose epochs are lower",
                 self.quorum.epoch,
@@ -262,6 +272,11 @@ class Node:
         self.requests.reset_all()
         parked, self.parked = self.parked, []
         for fetch in parked:
+            self.logger.info(
+                "Failed to handle fetch from %s at %d due to %s",
+                fetch.request.replica or ReplicaKey(NO_ID), fetch.request.fetch_offset,
+                ErrorCode.not_leader_or_follower.name.upper(),
+            )  # fmt: skip
             self.respond(
                 fetch.request_id,
                 self.fetch_error(ErrorCode.not_leader_or_follower, fetch.listener_name),
@@ -295,6 +310,15 @@ class Node:
         """Passes the leader's new high watermark to the log."""
         if state.high_watermark is None:
             raise RaftFatal("a high watermark moved that is not known")
+        if self._committed_epoch != state.epoch:
+            self._committed_epoch = state.epoch
+            ends = sorted(state.voter_states.values(), key=_descending_offset)
+            self.leader_logger.info(
+                "High watermark set to %s for the first time for epoch %d based on indexOfHw %d "
+                "and voters %s",
+                offset_text(state.high_watermark), state.epoch, len(ends) // 2,
+                java_list(map(replica_state_text, ends)),
+            )  # fmt: skip
         self.log.update_high_watermark(state.high_watermark)
 
     def follower_high_watermark(self, state: FollowerState, offset: int) -> None:
@@ -306,5 +330,14 @@ class Node:
                 f"Leader {state.leader_id} of epoch {state.epoch} takes the high watermark back "
                 f"from {known} to {offset}"
             )
+        if known is None:
+            self._follower_logger.info(
+                "High watermark set to %s for the first time for epoch %d",
+                optional_offset(offset), state.epoch,
+            )  # fmt: skip
         if state.update_high_watermark(offset):
             self.log.update_high_watermark(offset)
+
+
+def _descending_offset(state: VoterOrObserver) -> int:
+    return 1 if state.end_offset is None else -state.end_offset

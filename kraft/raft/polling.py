@@ -7,11 +7,11 @@ Source: Kafka ``KafkaRaftClient.pollCurrentState``.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
-from typing import Final, assert_never
+from typing import assert_never
 
 from kafka_common.errors import LimitReached, RaftFatal
+from kafka_common.observability.java_values import java_list
 from kraft.raft.config import (
     MAX_FETCH_BYTES,
     MAX_FETCH_WAIT_MS,
@@ -32,8 +32,6 @@ from kraft.raft.outputs import FlushLog
 from kraft.raft.responses import back_off
 from kraft.raft.states import CandidateState, FollowerState, ResignedState, UnattachedState
 from kraft.raft.values import ReplicaKey
-
-_log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
 
 class Polling:
@@ -81,12 +79,15 @@ class Polling:
         if state.backoff_deadline_ms is not None:
             if now_ms < state.backoff_deadline_ms:
                 return state.backoff_deadline_ms
-            _log.info("Re-elect as candidate after election backoff has completed")
+            node.logger.info("Re-elect as candidate after election backoff has completed")
             node.stand(now_ms)
             return now_ms
         if now_ms >= state.election_deadline_ms:
-            _log.info("Election has timed out in epoch %d", state.epoch)
-            back_off(node, state, now_ms)
+            wait_ms = back_off(node, state, now_ms)
+            node.logger.info(
+                "Election has timed out, backing off for %dms before becoming a candidate again",
+                wait_ms,
+            )
             return now_ms
         return min(state.election_deadline_ms, self._ask_for_votes(state, now_ms))
 
@@ -98,7 +99,13 @@ class Polling:
     def _leader(self, state: LeaderState, now_ms: int) -> int:
         node = self._node
         if now_ms >= state.check_quorum_deadline_ms:
-            _log.info("Did not receive fetch request from the majority of the voters in time")
+            node.leader_logger.info(
+                "Did not receive fetch request from the majority of the voters within %dms. "
+                "Current fetched voters are %s, and voters are %s",
+                node.config.check_quorum_timeout_ms,
+                java_list(state.fetched_voters),
+                java_list(map(ReplicaKey, node.voters)),
+            )
             state.is_resign_requested = True
         if node.is_shutting_down or state.is_resign_requested:
             node.resign(now_ms)
@@ -131,7 +138,7 @@ class Polling:
             for batch in state.accumulator.drain(now_ms):
                 node.log.append_as_leader(batch.data, state.epoch)
         except LimitReached as reached:
-            _log.error("Resign from the leadership of epoch %d: %s", state.epoch, reached)
+            node.logger.error("Resign from the leadership of epoch %d: %s", state.epoch, reached)
             state.is_resign_requested = True
         if node.log.end_offset == appended_before:
             return
@@ -159,7 +166,7 @@ class Polling:
             if node.is_shutting_down:
                 return NEVER_MS
             if now_ms >= state.fetch_deadline_ms:
-                _log.info("Become candidate due to fetch timeout")
+                node.logger.info("Become candidate due to fetch timeout")
                 node.stand(now_ms)
                 return now_ms
             return min(state.fetch_deadline_ms, self._fetch_from_best(state, now_ms))

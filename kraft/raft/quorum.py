@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, TypeAlias, assert_never
+from typing import assert_never
 
 from kafka_common.errors import RaftFatal
+from kafka_common.observability.java_values import java_list
 from kraft.raft.accumulator import BatchAccumulator
 from kraft.raft.config import LAST_EPOCH, MAX_EPOCH_LEAP, NEVER_MS, QuorumConfig
 from kraft.raft.guards import require
 from kraft.raft.leader_state import LeaderState
+from kraft.raft.log_lines import RaftState, raft_logger, state_text
 from kraft.raft.messages import Endpoints
 from kraft.raft.request_manager import RandomSource
 from kraft.raft.states import (
@@ -30,12 +32,6 @@ from kraft.raft.values import (
     ReplicaKey,
     VoterSet,
 )
-
-RaftState: TypeAlias = (
-    UnattachedState | CandidateState | LeaderState | FollowerState | ResignedState
-)
-
-_log: Final = logging.getLogger("org.apache.kafka.raft.QuorumState")
 
 
 class Quorum:
@@ -60,6 +56,9 @@ class Quorum:
         self._local_endpoints = local_endpoints
         self._voter_endpoints = voter_endpoints
         self._persist = persist
+        self._logger = raft_logger("QuorumState", local)
+        self._timeout_ms = 0
+        """The timeout with which the current state began, for log lines."""
 
     # Properties.
 
@@ -139,15 +138,19 @@ class Quorum:
                 f"a vote for {election.voted_key.id} is stored, but this node has no id"
             )
         if election.epoch < log_end.epoch:
-            _log.warning(
-                "Epoch from quorum store file (%d) is smaller than last epoch written in the log "
-                "(%d)",
+            self._logger.warning(
+                "Epoch from quorum store file is %d, which is smaller than last written epoch %d "
+                "in the log",
                 election.epoch, log_end.epoch,
             )  # fmt: skip
             election = ElectionState(log_end.epoch)
-        self.state = self._initial_state(election, log_end, now_ms)
-        self._persist(self.state.election)
-        _log.info("Starting as %s in epoch %d", self.state.name, self.epoch)
+        state = self._initial_state(election, log_end, now_ms)
+        self._timeout_ms = self._timeout_of(state, now_ms)
+        after = state_text(state, self.voters.ids, self._timeout_ms)
+        self._logger.info("Attempting durable transition to %s from null", after)
+        self.state = state
+        self._persist(state.election)
+        self._logger.info("Completed transition to %s from null", after)
 
     def _initial_state(
         self, election: ElectionState, log_end: OffsetAndEpoch, now_ms: int
@@ -171,6 +174,13 @@ class Quorum:
         deadline_ms = self._election_deadline_ms(now_ms)
         if leader is not None and (endpoints := self._voter_endpoints(leader)):
             return FollowerState(epoch, leader, endpoints, self.fetch_deadline_ms(now_ms))
+        if leader is not None:
+            self._logger.info(
+                "The leader in election state %s is not a member of the latest voter set %s; "
+                "transitioning to unattached instead of follower because the leader's endpoints "
+                "are not known",
+                election, java_list(self.voters),
+            )  # fmt: skip
         return UnattachedState(epoch, deadline_ms, leader_id=leader, voted_key=voted)
 
     def become_unattached(self, epoch: int, now_ms: int) -> None:
@@ -185,7 +195,9 @@ class Quorum:
                 deadline_ms = state.election_deadline_ms
             case _:
                 deadline_ms = self._election_deadline_ms(now_ms)
-        self._transition(UnattachedState(epoch, deadline_ms, high_watermark=state.high_watermark))
+        self._transition(
+            UnattachedState(epoch, deadline_ms, high_watermark=state.high_watermark), now_ms
+        )
 
     def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
         """Votes for ``candidate`` in the current epoch."""
@@ -200,7 +212,8 @@ class Quorum:
                 self._election_deadline_ms(now_ms),
                 voted_key=candidate,
                 high_watermark=state.high_watermark,
-            )
+            ),
+            now_ms,
         )
 
     def become_follower(
@@ -224,7 +237,8 @@ class Quorum:
                 endpoints,
                 self.fetch_deadline_ms(now_ms),
                 high_watermark=state.high_watermark,
-            )
+            ),
+            now_ms,
         )
 
     def become_candidate(self, now_ms: int) -> None:
@@ -241,7 +255,8 @@ class Quorum:
                 self._election_deadline_ms(now_ms),
                 retries=state.retries + 1 if isinstance(state, CandidateState) else 1,
                 high_watermark=state.high_watermark,
-            )
+            ),
+            now_ms,
         )
 
     def put_off_election(self, now_ms: int) -> None:
@@ -277,14 +292,14 @@ class Quorum:
             config=self._config,
             started_ms=now_ms,
         )
-        self._transition(leader)
+        self._transition(leader, now_ms)
         return leader
 
     def become_resigned(self, preferred_successors: tuple[ReplicaKey, ...], now_ms: int) -> None:
         """Resigns.  Nothing is persisted: a leader that restarts is resigned anyway."""
         if not isinstance(self.state, LeaderState):
             raise RaftFatal(f"in state {self.state}")
-        self._enter(self._resigned(self.epoch, preferred_successors, now_ms))
+        self._enter(self._resigned(self.epoch, preferred_successors, now_ms), now_ms)
 
     def _resigned(
         self, epoch: int, preferred_successors: tuple[ReplicaKey, ...], now_ms: int
@@ -295,18 +310,40 @@ class Quorum:
         deadline_ms = self._random_deadline_ms(now_ms)
         return ResignedState(epoch, self.local.id, deadline_ms, others, preferred_successors)
 
-    def _transition(self, state: RaftState) -> None:
+    def _transition(self, state: RaftState, now_ms: int) -> None:
+        self._log_transition("Attempting durable", state, now_ms)
         self._persist(state.election)
-        self._enter(state)
+        self._enter(state, now_ms)
 
-    def _enter(self, state: RaftState) -> None:
+    def _enter(self, state: RaftState, now_ms: int) -> None:
         old = self.state
         require(state.epoch >= old.epoch, f"epoch {state.epoch} after {old.epoch}")
         require(old.name in VALID_PREVIOUS[state.name], f"{state.name} after {old.name}")
+        self._log_transition("Completed", state, now_ms)
         self.state = state
-        _log.info(
-            "Completed transition to %s in epoch %d from %s", state.name, state.epoch, old.name
-        )
+        self._timeout_ms = self._timeout_of(state, now_ms)
+
+    def _log_transition(self, done: str, state: RaftState, now_ms: int) -> None:
+        if self._logger.isEnabledFor(logging.INFO):
+            self._logger.info(
+                "%s transition to %s from %s",
+                done,
+                state_text(state, self.voters.ids, self._timeout_of(state, now_ms)),
+                state_text(self.state, self.voters.ids, self._timeout_ms),
+            )
+
+    @staticmethod
+    def _timeout_of(state: RaftState, now_ms: int) -> int:
+        match state:
+            case UnattachedState() | CandidateState() | ResignedState():
+                deadline_ms = state.election_deadline_ms
+            case FollowerState():
+                deadline_ms = state.fetch_deadline_ms
+            case LeaderState():
+                deadline_ms = NEVER_MS
+            case _:
+                assert_never(state)
+        return NEVER_MS if deadline_ms == NEVER_MS else max(0, deadline_ms - now_ms)
 
     def fetch_deadline_ms(self, now_ms: int) -> int:
         """The time at which a follower stops waiting for a leader that does not respond.

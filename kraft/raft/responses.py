@@ -7,15 +7,16 @@ Source: Kafka ``KafkaRaftClient.handleResponse`` and its neighbours.
 
 from __future__ import annotations
 
-import logging
 from typing import Final, assert_never
 
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import LimitReached, RaftFatal, RecordsRefused
+from kafka_common.observability.java_values import java_list
 from kraft.raft.config import RETRY_BACKOFF_BASE_MS
 from kraft.raft.inputs import RaftRequestFailed, RaftResponseReceived
 from kraft.raft.leader_state import LeaderState
+from kraft.raft.log_lines import response_api
 from kraft.raft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochResponse,
@@ -37,8 +38,6 @@ from kraft.raft.states import (
 )
 from kraft.raft.static_voters import VoterRecordsGuard
 from kraft.raft.values import OffsetAndEpoch
-
-_log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
 _HEADER_BYTES_SHOWN: Final = 61
 
@@ -69,7 +68,7 @@ class RaftResponses:
     def _process(self, source: int, response: AnyRaftResponse, now_ms: int) -> bool:
         """Handles a response; False if it was useless, so that the backoff begins."""
         if response.top_level_error is not ErrorCode.none:
-            return self._refused(source, response.top_level_error)
+            return self._refused(source, response)
         verdict = self._common(source, response, now_ms)
         if verdict is not None:
             return verdict
@@ -89,8 +88,8 @@ class RaftResponses:
             case _:
                 assert_never(response)
 
-    def _refused(self, source: int, error: ErrorCode) -> bool:
-        state = self._node.quorum.state
+    def _refused(self, source: int, response: AnyRaftResponse) -> bool:
+        state, error = self._node.quorum.state, response.top_level_error
         if error is ErrorCode.cluster_authorization_failed:
             raise RaftFatal(
                 f"Node {source} does not let this node take part in the quorum: "
@@ -100,7 +99,7 @@ class RaftResponses:
             # Kafka's leader refuses a part of a snapshot with an error of the whole response.
             self._drop_download(state)
         if error is not ErrorCode.broker_not_available:
-            _log.error("Unexpected error %s in the response of node %d", error.name.upper(), source)
+            self._unexpected(source, response, error)
         return False
 
     def _common(self, source: int, response: AnyRaftResponse, now_ms: int) -> bool | None:
@@ -113,7 +112,7 @@ class RaftResponses:
         if epoch < quorum.epoch or error is ErrorCode.unknown_leader_epoch:
             return self._is_attached()
         if not quorum.is_credible(epoch):
-            _log.error(
+            self._node.logger.error(
                 "Ignored a response of node %d in epoch %d: epoch %d is the newest here",
                 source, epoch, quorum.epoch,
             )  # fmt: skip
@@ -129,10 +128,14 @@ class RaftResponses:
         if error is ErrorCode.broker_not_available:
             return False
         if error is ErrorCode.invalid_voter_key:
-            _log.info("Node %d is not the voter that this node takes it for", source)
+            self._node.logger.info(
+                "Voter key for VOTE or BEGIN_QUORUM_EPOCH request didn't match the receiver's "
+                "replica key: %d",
+                source,
+            )
             return True
         if error is ErrorCode.invalid_request:
-            _log.error("Node %d finds a request of this node invalid", source)
+            self._node.logger.error("Node %d finds a request of this node invalid", source)
             return False
         return None
 
@@ -159,7 +162,7 @@ class RaftResponses:
     def _vote(self, source: int, response: VoteResponse, now_ms: int) -> bool:
         node, state = self._node, self._node.quorum.state
         if response.error is not ErrorCode.none:
-            return self._unexpected(source, response.error)
+            return self._unexpected(source, response)
         if not isinstance(state, CandidateState):
             return True
         if response.vote_granted:
@@ -170,12 +173,17 @@ class RaftResponses:
             state.record(source, Vote.REJECTED)
             if state.is_vote_rejected and state.backoff_deadline_ms is None:
                 # Otherwise the candidate would wait until its election times out.
+                node.logger.info(
+                    "Insufficient remaining votes to become leader (rejected by %s). We will "
+                    "backoff before retrying election again",
+                    java_list(state.rejecting_voters),
+                )
                 back_off(node, state, now_ms)
         return True
 
     def _begin_quorum_epoch(self, source: int, response: BeginQuorumEpochResponse) -> bool:
         if response.error is not ErrorCode.none:
-            return self._unexpected(source, response.error)
+            return self._unexpected(source, response)
         state = self._node.quorum.state
         if isinstance(state, LeaderState):
             state.acknowledged(source)
@@ -183,7 +191,7 @@ class RaftResponses:
 
     def _end_quorum_epoch(self, source: int, response: EndQuorumEpochResponse) -> bool:
         if response.error is not ErrorCode.none:
-            return self._unexpected(source, response.error)
+            return self._unexpected(source, response)
         state = self._node.quorum.state
         if isinstance(state, ResignedState):
             state.acknowledge(source)
@@ -196,7 +204,9 @@ class RaftResponses:
             return self._process_fetch(source, response, now_ms)
         except LimitReached as reached:
             # This node lacks files or memory; the leader gets the next Fetch after the backoff.
-            _log.error("The log cannot take over what leader %d has sent: %s", source, reached)
+            self._node.logger.error(
+                "The log cannot take over what leader %d has sent: %s", source, reached
+            )
             self._flush_before_the_next_fetch()
             state = self._node.quorum.state
             if isinstance(state, FollowerState):
@@ -206,10 +216,10 @@ class RaftResponses:
     def _process_fetch(self, source: int, response: FetchResponse, now_ms: int) -> bool:
         node, state = self._node, self._node.quorum.state
         if response.error is not ErrorCode.none or not isinstance(state, FollowerState):
-            return self._unexpected(source, response.error)
+            return self._unexpected(source, response)
         if response.diverging_epoch is not None:
             if min(response.diverging_epoch) < 0:
-                return self._unexpected(source, ErrorCode.invalid_request)
+                return self._unexpected(source, response, ErrorCode.invalid_request)
             offset = truncation_offset(node.log, response.diverging_epoch)
             known = state.high_watermark
             if known is not None and min(offset, response.diverging_epoch.offset) < known:
@@ -218,20 +228,30 @@ class RaftResponses:
                     f"below the high watermark {known}"
                 )
             node.log.truncate_to(offset)
-            _log.info("Truncated to offset %d from Fetch response from leader %d", offset, source)
+            self._node.logger.info(
+                "Truncated to offset %d from Fetch response from leader %d", offset, source
+            )
         elif response.snapshot_id is not None:
             snapshot_id = response.snapshot_id
             if snapshot_id.offset < 0 or not 0 <= snapshot_id.epoch <= state.epoch:
-                return self._unexpected(source, ErrorCode.invalid_request)
+                return self._unexpected(source, response, ErrorCode.invalid_request)
             if snapshot_id == node.log_end and node.log.start_offset == snapshot_id.offset:
                 # The log already ends there: the next Fetch would get the same response.
-                return self._unexpected(source, ErrorCode.invalid_request)
+                return self._unexpected(source, response, ErrorCode.invalid_request)
             if node.log.snapshot_bytes(snapshot_id) is None:
                 node.log.begin_download(snapshot_id)
+                node.logger.info(
+                    "Fetching snapshot %s from Fetch response from leader %d", snapshot_id, source
+                )
                 state.fetching_snapshot, state.fetched_bytes = snapshot_id, 0
                 self._guard = VoterRecordsGuard(f"snapshot {snapshot_id} of leader {source}")
             else:
                 # This node was killed after it downloaded the snapshot, before the log's restart.
+                node.logger.info(
+                    "Leader %d returned a snapshot %s in the FETCH response which is already "
+                    "stored",
+                    source, snapshot_id,
+                )  # fmt: skip
                 self._restart_log(state, snapshot_id)
         else:
             if response.records and not self._append(source, response.records, state):
@@ -253,13 +273,15 @@ class RaftResponses:
         try:
             taken = node.log.append_as_follower(records, state.epoch)
         except RecordsRefused as error:
-            _log.error(
+            self._node.logger.error(
                 "Cannot append what leader %d sent after offset %d (%s); it begins %s",
                 source, node.log.end_offset, error, records[:_HEADER_BYTES_SHOWN].hex(),
             )  # fmt: skip
             return False
         if not taken:
-            _log.error("Leader %d of epoch %d sends records of a later epoch", source, state.epoch)
+            self._node.logger.error(
+                "Leader %d of epoch %d sends records of a later epoch", source, state.epoch
+            )
             return False
         self._flush_before_the_next_fetch()
         return True
@@ -272,12 +294,15 @@ class RaftResponses:
     def _fetch_snapshot(self, source: int, response: FetchSnapshotResponse, now_ms: int) -> bool:
         node, state = self._node, self._node.quorum.state
         if not isinstance(state, FollowerState) or state.fetching_snapshot is None:
-            return self._unexpected(source, response.error)
+            return self._unexpected(source, response)
         error = response.error
         if error is ErrorCode.snapshot_not_found or (
             error is ErrorCode.none and min(response.snapshot_id) < 0
         ):
-            _log.info("Leader %d has no snapshot %s (any more)", source, state.fetching_snapshot)
+            node.logger.info(
+                "Leader doesn't know about snapshot id %s, returned error %d and snapshot id %s",
+                state.fetching_snapshot, error.value, response.snapshot_id,
+            )  # fmt: skip
             self._drop_download(state)
             state.fetch_deadline_ms = node.quorum.fetch_deadline_ms(now_ms)
             return True
@@ -285,13 +310,13 @@ class RaftResponses:
             error = ErrorCode.position_out_of_range
         if error is not ErrorCode.none:
             self._drop_download(state)
-            return self._unexpected(source, error)
+            return self._unexpected(source, response, error)
         self._guard.feed(response.data)
         state.fetched_bytes = node.log.append_download(response.data)
         if state.fetched_bytes == response.size:
             self._check_restart(state, response.snapshot_id)
             node.log.finish_download()
-            _log.info("Restarted the log at %s after downloading it", state.fetching_snapshot)
+            self._log_restart(state, response.snapshot_id)
             state.fetching_snapshot = None
             node.follower_high_watermark(state, node.log.high_watermark)
         state.fetch_deadline_ms = node.quorum.fetch_deadline_ms(now_ms)
@@ -302,8 +327,15 @@ class RaftResponses:
         node = self._node
         self._check_restart(state, snapshot_id)
         node.log.restart_at(snapshot_id)
-        _log.info("Restarted the log at snapshot %s, which was here already", snapshot_id)
+        self._log_restart(state, snapshot_id)
         node.follower_high_watermark(state, node.log.high_watermark)
+
+    def _log_restart(self, state: FollowerState, snapshot_id: OffsetAndEpoch) -> None:
+        log = self._node.log
+        self._node.logger.info(
+            "Fully truncated the log at (%d, %d) after downloading snapshot %s from leader %d",
+            log.end_offset, log.last_epoch, snapshot_id, state.leader_id,
+        )  # fmt: skip
 
     def _check_restart(self, state: FollowerState, snapshot_id: OffsetAndEpoch) -> None:
         known = self._node.log.high_watermark
@@ -326,17 +358,26 @@ class RaftResponses:
             self._node.log.drop_download()
             state.fetching_snapshot = None
 
-    @staticmethod
-    def _unexpected(source: int, error: ErrorCode) -> bool:
-        _log.error("Unexpected error %s in the response of node %d", error.name.upper(), source)
+    def _unexpected(
+        self, source: int, response: AnyRaftResponse, error: ErrorCode | None = None
+    ) -> bool:
+        """Logs that a response is useless: for its error, or for this one."""
+        self._node.logger.error(
+            "Unexpected error %s in %s response: node %d",
+            (error or response.error).name.upper(), response_api(response), source,
+        )  # fmt: skip
         return False
 
 
-def back_off(node: Node, state: CandidateState, now_ms: int) -> None:
+def back_off(node: Node, state: CandidateState, now_ms: int) -> int:
     """Sets a candidate's backoff after a lost election: random, and longer after each one.
+
+    Returns it in milliseconds.
 
     Source: Kafka ``KafkaRaftClient.binaryExponentialElectionBackoffMs``.
     """
     choices = 2 << min(20, state.retries - 1)
-    wait_ms = RETRY_BACKOFF_BASE_MS * node.random.randrange(choices)
-    state.backoff_deadline_ms = now_ms + min(wait_ms, node.config.election_backoff_max_ms)
+    drawn_ms = RETRY_BACKOFF_BASE_MS * node.random.randrange(choices)
+    wait_ms = min(drawn_ms, node.config.election_backoff_max_ms)
+    state.backoff_deadline_ms = now_ms + wait_ms
+    return wait_ms

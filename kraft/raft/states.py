@@ -33,11 +33,6 @@ class StateName(StrEnum):
     FOLLOWER = "follower"
     RESIGNED = "resigned"
 
-    @property
-    def label(self) -> str:
-        """The state's name in Kafka's log."""
-        return self.value.capitalize()
-
 
 VALID_PREVIOUS: Final[Mapping[StateName, frozenset[StateName]]] = {
     StateName.UNATTACHED: frozenset(StateName),
@@ -123,6 +118,11 @@ class CandidateState:
         return self._voters_with(Vote.GRANTED)
 
     @property
+    def rejecting_voters(self) -> tuple[int, ...]:
+        """The voters that refused their votes."""
+        return self._voters_with(Vote.REJECTED)
+
+    @property
     def unrecorded_voters(self) -> tuple[int, ...]:
         """The voters that have not responded yet."""
         return self._voters_with(Vote.UNRECORDED)
@@ -135,7 +135,7 @@ class CandidateState:
     @property
     def is_vote_rejected(self) -> bool:
         """Whether a majority has become impossible."""
-        return len(self.voters) - len(self._voters_with(Vote.REJECTED)) < self.voters.majority
+        return len(self.voters) - len(self.rejecting_voters) < self.voters.majority
 
     def record(self, voter_id: int, vote: Vote) -> bool:
         """Records a voter's response; False for a repeated one, RaftFatal for a changed one."""

@@ -13,12 +13,18 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from typing_extensions import override
+
+from kafka_common.observability.java_values import optional
+from kafka_common.protocol.uuid_text import uuid_text
 from kraft.raft.guards import require
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = UUID(int=1)
 METADATA_PARTITION: Final = 0
 
+NO_ID: Final = -1
+"""The id of a node that has none."""
 NO_LEADER: Final = -1
 """The leader id that means no leader, in messages and in the ``quorum-state`` file."""
 
@@ -29,12 +35,21 @@ class OffsetAndEpoch(NamedTuple):
     offset: int
     epoch: int
 
+    @override
+    def __str__(self) -> str:
+        return f"OffsetAndEpoch(offset={self.offset}, epoch={self.epoch})"
+
 
 class ReplicaKey(NamedTuple):
     """A replica of the metadata log: a node id and the id of its log directory."""
 
     id: int
     directory_id: UUID | None = None
+
+    @override
+    def __str__(self) -> str:
+        directory = None if self.directory_id is None else uuid_text(self.directory_id)
+        return f"ReplicaKey(id={self.id}, directoryId={optional(directory)})"
 
 
 class NodeAddress(NamedTuple):

@@ -85,11 +85,13 @@ class SocketServer:
         protected_listener: str,
         authenticators: Mapping[str, ListenerAuthenticator] | None = None,
         rates: ConnectionRates | None = None,
+        listener_type: str = "ZK_BROKER",
     ) -> None:
         """``protected_listener`` may exceed ``max_connections`` if there are other listeners.
 
         ``authenticators``: by listener name; a listener without one accepts every peer.
-        ``rates``: None for no limits of connection rates.
+        ``rates``: None for no limits of connection rates.  ``listener_type``: as in Kafka's log,
+        ``ZK_BROKER`` or ``CONTROLLER``.
         """
         self._authenticators = dict(authenticators or {})
         self._rates = rates
@@ -99,7 +101,7 @@ class SocketServer:
         """May be replaced while the server runs; applies to new connections."""
         self._respond = respond
         self._quotas = ConnectionQuotas(protected_listener if len(endpoints) > 1 else None)
-        self._prefix = f"[SocketServer listenerType=ZK_BROKER, nodeId={broker_id}] "
+        self._prefix = f"[SocketServer listenerType={listener_type}, nodeId={broker_id}] "
         self._sockets: dict[str, socket.socket] = {}
         self._acceptors: dict[str, asyncio.Task[None]] = {}
         """The accepting tasks by listener name."""

@@ -20,6 +20,7 @@ from kafka_common.errors import InvalidFrame, UnsupportedVersion
 from kafka_common.model import UNKNOWN_BROKER_EPOCH, TopicPartition
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 from kafka_common.net.connection import Connection
+from kafka_common.observability.java_values import node
 from kafka_common.observability.log_text import throwable_text
 from kafka_common.protocol.api_versions import APIS, ApiKey
 from kafka_common.protocol.inter_broker_versions import InterBrokerVersion, is_topic_id_supported
@@ -39,7 +40,6 @@ from replica_manager.replication.isr_proposals import (
     AlterPartitionCall,
     Proposed,
 )
-from zkcontroller.state_changes.kafka_values import node
 from zkcontroller.state_changes.log_files import log_line
 
 _LOGGER: Final = "kafka.server.NodeToControllerRequestThread"

@@ -1,14 +1,10 @@
-"""Log lines of a fetcher: the prefix with follower and leader, and lists of partitions.
-
-Source: Kafka ``LogContext``.
-"""
+"""Log lines of a fetcher: the prefix with follower and leader, and lists of partitions."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 from uuid import UUID
 
 from typing_extensions import override
@@ -19,29 +15,8 @@ from kafka_common.protocol.uuid_text import uuid_text
 from replica_manager.replication.fetch_values import TopicIdPartition
 from zkcontroller.core.journal import SMALL_COLLECTION
 
-if TYPE_CHECKING:
-    _Adapter = logging.LoggerAdapter[logging.Logger]
-else:
-    _Adapter = logging.LoggerAdapter
-
-
 MOST_LISTED: Final = 1_000
 """Partitions that one log line lists; Kafka lists all, which is megabytes after a failover."""
-
-
-class PrefixedLog(_Adapter):
-    """A logger that begins every line with ``prefix``."""
-
-    def __init__(self, logger: logging.Logger, prefix: str) -> None:
-        super().__init__(logger, None)
-        assert "%" not in prefix
-        self._prefix = prefix
-
-    @override
-    def process(
-        self, msg: Any, kwargs: MutableMapping[str, Any]
-    ) -> tuple[Any, MutableMapping[str, Any]]:
-        return self._prefix + msg, kwargs
 
 
 def fetcher_prefix(replica_id: int, leader: int, fetcher_id: int) -> str:

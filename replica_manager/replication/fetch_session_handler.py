@@ -18,8 +18,8 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from kafka_common.model import TopicPartition
+from kafka_common.observability.prefixed_log import PrefixedLog
 from kafka_common.protocol.fetch import FetchPartition
-from replica_manager.replication.fetch_log import PrefixedLog
 from replica_manager.replication.fetch_values import (
     FINAL_SESSION_EPOCH,
     FIRST_TOPIC_ID_VERSION,

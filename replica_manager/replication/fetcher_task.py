@@ -22,8 +22,8 @@ from msgspec import Struct
 from kafka_common.errors import InvalidFrame
 from kafka_common.model import TopicPartition
 from kafka_common.observability.log_text import throwable_text
+from kafka_common.observability.prefixed_log import PrefixedLog
 from replica_manager.replication.fetch_log import (
-    PrefixedLog,
     fetch_data_text,
     fetcher_prefix,
     names_text,

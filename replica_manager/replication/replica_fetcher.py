@@ -32,11 +32,12 @@ from kafka_common.errors import (
     ZkControllerError,
 )
 from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.observability.prefixed_log import PrefixedLog
 from kafka_common.protocol.fetch import FetchPartition
 from kafka_common.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD
 from replica_manager.log.files import FileSlice
 from replica_manager.log.leader_epoch_file_cache import EpochEndOffset
-from replica_manager.replication.fetch_log import PrefixedLog, fetcher_prefix
+from replica_manager.replication.fetch_log import fetcher_prefix
 from replica_manager.replication.fetch_requests import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,

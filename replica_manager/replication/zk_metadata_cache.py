@@ -21,7 +21,7 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from kafka_common.model import LEADER_DURING_DELETE, Broker, Endpoint, TopicPartition
-from zkcontroller.state_changes.kafka_values import node
+from kafka_common.observability.java_values import node
 from zkcontroller.state_changes.record import Kind, StateChange
 
 _FULL_UPDATE: Final = 2

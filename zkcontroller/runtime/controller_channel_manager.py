@@ -30,6 +30,7 @@ from kafka_common.errors import InvalidFrame
 from kafka_common.model import Broker, Endpoint
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 from kafka_common.net.connection import Connection
+from kafka_common.observability.java_values import node
 from kafka_common.observability.log_text import throwable_text
 from kafka_common.observability.metrics import Metrics, mbean
 from zkcontroller.core.broker_requests import REQUEST_NAMES
@@ -39,7 +40,6 @@ from zkcontroller.core.effects import (
     RemoveChannel,
     SendControlRequest,
 )
-from zkcontroller.state_changes.kafka_values import node
 from zkcontroller.state_changes.log_files import log_line
 
 ChannelEffect: TypeAlias = AddChannel | RemoveChannel | RemoveAllChannels | SendControlRequest

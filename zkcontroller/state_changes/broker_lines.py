@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kafka_common.observability.java_values import boolean
 from zkcontroller.state_changes import kafka_values as text
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
 
@@ -62,7 +63,7 @@ def _stop_replica_ignored(r: StateChange) -> str:
             f"with correlation id {r.correlation_id} {_old_controller_epoch(r)}"
         )
     subject = (
-        f"Ignoring StopReplica request (delete={text.boolean(r.delete_partition)}) from controller "
+        f"Ignoring StopReplica request (delete={boolean(r.delete_partition)}) from controller "
         f"{r.controller_id} with correlation id {r.correlation_id} epoch {r.controller_epoch} "
         f"for partition {r.topic}-{r.partition}"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kafka_common.observability.java_values import boolean, node
 from zkcontroller.state_changes import kafka_values as text
 from zkcontroller.state_changes.record import Kind, StateChange
 
@@ -79,9 +80,7 @@ def _update_metadata_sending(r: StateChange) -> str:
 
 
 def _stop_replica_sending(r: StateChange) -> str:
-    deletion = (
-        "" if r.delete_partition is None else f" (delete = {text.boolean(r.delete_partition)})"
-    )
+    deletion = "" if r.delete_partition is None else f" (delete = {boolean(r.delete_partition)})"
     return f"Sending StopReplica request{deletion} for {r.count} replicas to broker {r.peer}"
 
 
@@ -96,7 +95,7 @@ def _response_received(r: StateChange) -> str:
     return (
         f"Received response {r.response} for request {_API_NAMES[r.request or '']} "
         f"with correlation id {r.correlation_id} "
-        f"sent to broker {text.node(r.peer, r.peer_address, r.peer_rack)}"
+        f"sent to broker {node(r.peer, r.peer_address, r.peer_rack)}"
     )
 
 

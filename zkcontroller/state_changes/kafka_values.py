@@ -1,6 +1,6 @@
 """Values as Kafka prints them inside its log lines.
 
-Source: ``LeaderAndIsr.toString``, ``LeaderIsrAndControllerEpoch.toString``, ``Node.toString``,
+Source: ``LeaderAndIsr.toString``, ``LeaderIsrAndControllerEpoch.toString``,
 ``Uuid.toString`` and the generated ``…Data.toString`` of the control requests, Kafka 3.9.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from kafka_common.model import NO_LEADER, LeaderAndIsr
+from kafka_common.observability.java_values import boolean, java_list
 from kafka_common.protocol.uuid_text import uuid_text
 from zkcontroller.state_changes.record import StateChange
 
@@ -21,11 +22,6 @@ def csv(values: Iterable[object]) -> str:
     return ",".join(map(str, values))
 
 
-def java_list(values: Iterable[object] | None) -> str:
-    """The values as a Java list, ``[1, 2]``; None prints as an empty list."""
-    return f"[{', '.join(map(str, values or ()))}]"
-
-
 def option(value: object | None) -> str:
     """The value as a Scala option: ``Some(1)`` or ``None``."""
     return "None" if value is None else f"Some({value})"
@@ -34,16 +30,6 @@ def option(value: object | None) -> str:
 def topic_id(value: UUID | None) -> str | None:
     """URL-safe base64 without padding, as Kafka's ``Uuid`` prints; None stays None."""
     return None if value is None else uuid_text(value)
-
-
-def boolean(value: bool | None) -> str:
-    """``true`` or ``false``; None counts as false."""
-    return "true" if value else "false"
-
-
-def node(broker_id: int | None, address: str | None, rack: str | None) -> str:
-    """A broker as Kafka's ``Node`` prints it: ``127.0.0.1:9092 (id: 2 rack: null)``."""
-    return f"{address} (id: {broker_id} rack: {'null' if rack is None else rack})"
 
 
 def leader_and_isr(record: StateChange) -> str:

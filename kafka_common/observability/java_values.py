@@ -1,0 +1,74 @@
+"""Values as Java and Kafka's generated classes print them inside log lines.
+
+Source: ``AbstractCollection.toString``, ``Optional.toString``, Kafka ``MessageDataGenerator``
+(its ``toString``), ``Node``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from kafka_common.protocol.uuid_text import uuid_text
+
+
+def java_list(values: Iterable[object] | None) -> str:
+    """The values as a Java list, ``[1, 2]``; None prints as an empty list."""
+    return f"[{', '.join(map(str, values or ()))}]"
+
+
+def boolean(value: bool | None) -> str:
+    """``true`` or ``false``; None counts as false."""
+    return "true" if value else "false"
+
+
+def optional(value: object | None) -> str:
+    """The value as a Java ``Optional``: ``Optional[1]`` or ``Optional.empty``."""
+    return "Optional.empty" if value is None else f"Optional[{value}]"
+
+
+def node(broker_id: int | None, address: str | None, rack: str | None) -> str:
+    """A broker as Kafka's ``Node`` prints it: ``127.0.0.1:9092 (id: 2 rack: null)``."""
+    return f"{address} (id: {broker_id} rack: {'null' if rack is None else rack})"
+
+
+def message_text(message: Any) -> str:
+    """A dataclass with the fields of a generated class: ``FenceBrokerRecord(id=1, epoch=5)``."""
+    kind = type(message)
+    values = (f"{field}={_value_text(getattr(message, name))}" for name, field in _names_of(kind))
+    return f"{kind.__name__}({', '.join(values)})"
+
+
+def _value_text(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return boolean(value)
+        case str():
+            return f"'{value}'"
+        case bytes():
+            return java_list(byte - 256 if byte > 127 else byte for byte in value)
+        case UUID():
+            return uuid_text(value)
+        case tuple() | list():
+            return java_list(map(_value_text, value))
+        case int() | float():
+            return str(value)
+        case _:
+            return message_text(value)
+
+
+@cache
+def _names_of(kind: Any) -> tuple[tuple[str, str], ...]:
+    """Each field's name, and Kafka's name for it."""
+    names = [field.name for field in fields(kind)]
+    return tuple((name, _camel(name)) for name in names)
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
