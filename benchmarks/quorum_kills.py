@@ -59,9 +59,7 @@ _LONGEST_ABSENCE_S: Final = 3.0
 _OUTLASTS_LOGS: Final = 0.5
 _LONGEST_FREEZE_S: Final = 6.0
 """Long enough for another to be elected, or not."""
-_BECAME_LEADER: Final = re.compile(
-    r"Completed transition to Leader(?: in epoch (\d+)|\(.*?\bepoch=(\d+))"
-)
+_BECAME_LEADER: Final = re.compile(r"Completed transition to Leader\(.*?\bepoch=(\d+)")
 
 
 class KillScenario:
@@ -158,7 +156,7 @@ class KillScenario:
             for epoch, leader in voter.leaders().items():
                 self._saw_leader(epoch, leader)
             for match in _BECAME_LEADER.finditer(voter.said()):
-                self._saw_leader(int(match[1] or match[2]), voter.node_id)
+                self._saw_leader(int(match[1]), voter.node_id)
 
     def _end(self, victim: Voter, blow: str, began_s: float | None) -> None:
         end = victim.kill if blow == "kill -9" else victim.stop

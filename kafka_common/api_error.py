@@ -27,6 +27,17 @@ class ApiError(NamedTuple):
 
 
 NO_ERROR: Final = ApiError()
+_EXCEPTION_NAMES: Final = {
+    ErrorCode.request_timed_out: "TimeoutException",
+    ErrorCode.unknown_server_error: "UnknownServerException",
+}
+"""Kafka's classes of exceptions that are not called as their errors."""
+
+
+def exception_name(error: ErrorCode) -> str:
+    """Kafka's class of an error, for log lines: ``NotControllerException``."""
+    words = error.name.removesuffix("_exception").split("_")
+    return _EXCEPTION_NAMES.get(error) or f"{''.join(map(str.capitalize, words))}Exception"
 
 
 class ApiException(ZkControllerError):

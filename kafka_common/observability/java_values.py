@@ -37,7 +37,7 @@ def node(broker_id: int | None, address: str | None, rack: str | None) -> str:
 
 def message_text(message: Any) -> str:
     """A dataclass with the fields of a generated class: ``FenceBrokerRecord(id=1, epoch=5)``."""
-    kind = type(message)
+    kind: Any = type(message)
     values = (f"{field}={_value_text(getattr(message, name))}" for name, field in _names_of(kind))
     return f"{kind.__name__}({', '.join(values)})"
 
@@ -66,9 +66,10 @@ def _value_text(value: object) -> str:
 def _names_of(kind: Any) -> tuple[tuple[str, str], ...]:
     """Each field's name, and Kafka's name for it."""
     names = [field.name for field in fields(kind)]
-    return tuple((name, _camel(name)) for name in names)
+    return tuple((name, camel_case(name)) for name in names)
 
 
-def _camel(name: str) -> str:
+def camel_case(name: str) -> str:
+    """The name as Java has it: ``brokerId`` for ``broker_id``."""
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))

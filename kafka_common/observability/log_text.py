@@ -5,11 +5,14 @@ Source: log4j 1.2 ``PatternLayout`` with ``[%d] %p %m (%c)%n``, ``Throwable.prin
 
 from __future__ import annotations
 
+import logging
 import time
 import traceback
 from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Final
+
+from typing_extensions import override
 
 from kafka_common import errors
 from kafka_common.model import address_text
@@ -28,6 +31,17 @@ JAVA_CLASS_OF: Final[dict[type[BaseException], str]] = {
     OSError: "java.io.IOException",
 }
 """The Java class that Kafka's log names for the same error."""
+
+TRACE: Final = 5
+LEVEL_NAMES: Final = {
+    TRACE: "TRACE",
+    logging.DEBUG: "DEBUG",
+    logging.INFO: "INFO",
+    logging.WARNING: "WARN",
+    logging.ERROR: "ERROR",
+    logging.CRITICAL: "FATAL",
+}
+"""log4j's names for Python's levels."""
 
 _CAUSES_CAPACITY: Final = 8
 
@@ -105,3 +119,23 @@ def line_text(stamp: str, level: str, logger: str, message: str, cause: str | No
     """One log record with its line end, and the text of its exception on the lines after it."""
     tail = "" if cause is None else f"{cause}\n"
     return f"[{stamp}] {level} {message} ({logger})\n{tail}"
+
+
+class Log4jFormatter(logging.Formatter):
+    """Formats a whole record as Kafka's ``log4j.properties`` has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._clock = Clock()
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.exc_info[1] if record.exc_info else None
+        text = line_text(
+            self._clock.text(record.created),
+            LEVEL_NAMES.get(record.levelno, record.levelname),
+            record.name,
+            record.getMessage(),
+            None if error is None else throwable_text(error),
+        )
+        return text.removesuffix("\n")

@@ -22,6 +22,7 @@ from kafka_common.acls import (
 )
 from kafka_common.api_error import NO_ERROR, ApiError, ApiException
 from kafka_common.errors import IllegalState
+from kafka_common.protocol.uuid_text import uuid_text
 from kraft.controller.result import (
     MAX_RECORDS_PER_USER_OP,
     BoundedRecords,
@@ -81,6 +82,7 @@ class AclControlManager:
     def __init__(self, registry: SnapshotRegistry, new_acl_id: Callable[[], UUID]) -> None:
         """``new_acl_id`` makes a random id."""
         self._new_acl_id = new_acl_id
+        self._logger = registry.logger("AclControlManager")
         self._acls_by_id: TimelineDict[UUID, StandardAcl] = TimelineDict(registry)
         self._existing: TimelineSet[StandardAcl] = TimelineSet(registry)
 
@@ -143,11 +145,19 @@ class AclControlManager:
             acl = standard_acl(record)
             self._acls_by_id[record.id] = acl
             self._existing.add(acl)
+            self._logger.info(
+                "Replayed AccessControlEntryRecord for %s, setting %s",
+                uuid_text(record.id), _text(acl),
+            )  # fmt: skip
             return
         removed = self._acls_by_id.pop(record.id)
         if removed is None:
             raise IllegalState(f"Unable to replay {record}: no acl with that ID found.")
         self._existing.discard(removed)
+        self._logger.info(
+            "Replayed RemoveAccessControlEntryRecord for %s, removing %s",
+            uuid_text(record.id), _text(removed),
+        )  # fmt: skip
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
         """A record for every ACL at offset ``epoch``."""
@@ -157,6 +167,16 @@ class AclControlManager:
     def acls(self, *, epoch: int | None = None) -> dict[UUID, StandardAcl]:
         """Every ACL by its id, at offset ``epoch`` or now (None)."""
         return dict(self._acls_by_id.items(epoch=epoch))
+
+
+def _text(acl: StandardAcl) -> str:
+    pattern, entry = acl
+    return (
+        f"StandardAcl(resourceType={pattern.resource_type.name}, resourceName={pattern.name}, "
+        f"patternType={pattern.pattern_type.name}, principal={entry.principal}, "
+        f"host={entry.host}, operation={entry.operation.name}, "
+        f"permissionType={entry.permission_type.name})"
+    )
 
 
 def _error_of(acl: StandardAcl) -> ApiError:

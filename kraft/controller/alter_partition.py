@@ -5,6 +5,7 @@ Source: Kafka ``ReplicationControlManager.alterPartition`` (KIP-497, KIP-704, KI
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -12,6 +13,8 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from kafka_common.model import RECOVERED, RECOVERING
+from kafka_common.observability.java_values import java_list
+from kafka_common.protocol.uuid_text import uuid_text
 from kraft.controller.cluster_view import RegisteredBrokers
 from kraft.controller.partition_changes import PartitionChanges
 from kraft.controller.partition_registration import (
@@ -110,6 +113,11 @@ class AlterPartition:
                 topic = self._state.topics.get(proposed.topic_id)
             else:
                 topic = self._state.topic_named(proposed.topic_name)
+            if topic is None:
+                self._state.logger.info(
+                    "Rejecting AlterPartition request for unknown topic ID %s or name %s.",
+                    uuid_text(proposed.topic_id), proposed.topic_name,
+                )  # fmt: skip
             partition_results = tuple(
                 self._result(request.broker_id, topic, partition, records, by_id=by_id)
                 for partition in proposed.partitions
@@ -135,12 +143,21 @@ class AlterPartition:
             return AlteredPartition(index, unknown)
         partition = topic.partitions.get(index)
         if partition is None:
+            self._state.logger.info(
+                "Rejecting AlterPartition request for unknown partition %s-%d.", topic.name, index
+            )
             return AlteredPartition(index, ErrorCode.unknown_topic_or_partition)
-        error = _epoch_error(broker_id, partition, proposed) or self._isr_error(
+        refusal = _epoch_refusal(broker_id, partition, proposed) or self._isr_refusal(
             partition, proposed, by_id=by_id
         )
-        if error is not None:
-            return AlteredPartition(index, error)
+        if refusal is not None:
+            self._state.logger.log(
+                refusal.level,
+                "Rejecting AlterPartition request from node %d for %s-%d because %s.",
+                broker_id, topic.name, index, refusal.reason,
+            )  # fmt: skip
+            return AlteredPartition(index, refusal.error)
+        was_reassigned = partition.is_being_reassigned
         builder = self._changes.builder(topic, index, partition)
         builder.election = self._changes.election_of(topic)
         builder.target_isr = tuple(member.broker_id for member in proposed.new_isr)
@@ -152,10 +169,19 @@ class AlterPartition:
             if built.record.leader not in (broker_id, NO_LEADER_CHANGE):
                 # The new ISR completes a reassignment that changes the leader.  The change is
                 # written, but the result is an error, so that the old leader reads the metadata.
-                return AlteredPartition(
-                    index,
-                    ErrorCode.new_leader_elected if by_id else ErrorCode.fenced_leader_epoch,
-                )
+                error = ErrorCode.new_leader_elected if by_id else ErrorCode.fenced_leader_epoch
+                self._state.logger.info(
+                    "AlterPartition request from node %d for %s-%d completed the ongoing partition "
+                    "reassignment and triggered a leadership change. Returning %s.",
+                    broker_id, topic.name, index, error.name.upper(),
+                )  # fmt: skip
+                return AlteredPartition(index, error)
+            if was_reassigned and not partition.is_being_reassigned:
+                self._state.logger.info(
+                    "AlterPartition request from node %d for %s-%d completed the ongoing partition "
+                    "reassignment.",
+                    broker_id, topic.name, index,
+                )  # fmt: skip
         return AlteredPartition(
             index,
             ErrorCode.none,
@@ -166,22 +192,40 @@ class AlterPartition:
             partition.partition_epoch,
         )
 
-    def _isr_error(
+    def _isr_refusal(
         self, partition: PartitionRegistration, proposed: ProposedPartition, *, by_id: bool
-    ) -> ErrorCode | None:
+    ) -> _Refusal | None:
         isr = tuple(member.broker_id for member in proposed.new_isr)
+        listed = java_list(
+            f"BrokerState(brokerId={member.broker_id}, brokerEpoch={member.broker_epoch})"
+            for member in proposed.new_isr
+        )
         recovery_state = proposed.leader_recovery_state
-        if not is_valid_isr(partition.replicas, isr) or partition.leader not in isr:
-            return ErrorCode.invalid_request
+        invalid = ErrorCode.invalid_request
+        if not is_valid_isr(partition.replicas, isr):
+            return _Refusal(invalid, f"it specified an invalid ISR {listed}", logging.ERROR)
+        if partition.leader not in isr:
+            reason = f"it specified an invalid ISR {listed} that doesn't include itself"
+            return _Refusal(invalid, reason, logging.ERROR)
         if recovery_state not in (RECOVERED, RECOVERING):
-            return ErrorCode.invalid_request
-        if recovery_state == RECOVERING and (
-            len(isr) > 1 or partition.leader_recovery_state == RECOVERED
-        ):
-            return ErrorCode.invalid_request
-        if not all(self._is_eligible(member) for member in proposed.new_isr):
-            return ErrorCode.ineligible_replica if by_id else ErrorCode.operation_not_attempted
-        return None
+            return _Refusal(invalid, f"there is no leader recovery state {recovery_state}")
+        if recovery_state == RECOVERING and len(isr) > 1:
+            reason = (
+                f"the ISR {listed} had more than one replica while the leader was still recovering "
+                "from an unclean leader election RECOVERING"
+            )
+            return _Refusal(invalid, reason)
+        if recovery_state == RECOVERING and partition.leader_recovery_state == RECOVERED:
+            reason = "the leader recovery state cannot change from RECOVERED to RECOVERING"
+            return _Refusal(invalid, reason)
+        ineligible = [
+            member.broker_id for member in proposed.new_isr if not self._is_eligible(member)
+        ]
+        if not ineligible:
+            return None
+        reason = f"it specified ineligible replicas {java_list(ineligible)} in the new ISR {listed}"
+        error = ErrorCode.ineligible_replica if by_id else ErrorCode.operation_not_attempted
+        return _Refusal(error, reason)
 
     def _is_eligible(self, member: IsrMember) -> bool:
         registration = self._cluster.registration(member.broker_id)
@@ -190,19 +234,39 @@ class AlterPartition:
         return member.broker_epoch in (ANY_BROKER_EPOCH, registration.epoch)
 
 
-def _epoch_error(
+class _Refusal(NamedTuple):
+    """An error, and why, for the log."""
+
+    error: ErrorCode
+    reason: str
+    level: int = logging.INFO
+
+
+def _epoch_refusal(
     broker_id: int, partition: PartitionRegistration, proposed: ProposedPartition
-) -> ErrorCode | None:
-    """The error if the change is based on other epochs than the current ones; None if not."""
+) -> _Refusal | None:
+    """The refusal of a change that is based on other epochs than the current ones."""
     # Higher epochs come from a newer controller, which this one does not know yet.
-    if proposed.leader_epoch > partition.leader_epoch:
-        return ErrorCode.not_controller
-    if proposed.partition_epoch > partition.partition_epoch:
-        return ErrorCode.not_controller
+    if (
+        proposed.leader_epoch > partition.leader_epoch
+        or proposed.partition_epoch > partition.partition_epoch
+    ):
+        reason = (
+            f"its epochs are newer: leader {proposed.leader_epoch}, partition "
+            f"{proposed.partition_epoch}"
+        )
+        return _Refusal(ErrorCode.not_controller, reason, logging.DEBUG)
     if proposed.leader_epoch < partition.leader_epoch:
-        return ErrorCode.fenced_leader_epoch
+        reason = (
+            f"the current leader epoch is {partition.leader_epoch}, not {proposed.leader_epoch}"
+        )
+        return _Refusal(ErrorCode.fenced_leader_epoch, reason, logging.DEBUG)
     if broker_id != partition.leader:
-        return ErrorCode.invalid_request
+        return _Refusal(ErrorCode.invalid_request, f"the current leader is {partition.leader}")
     if proposed.partition_epoch < partition.partition_epoch:
-        return ErrorCode.invalid_update_version
+        reason = (
+            f"the current partition epoch is {partition.partition_epoch}, not "
+            f"{proposed.partition_epoch}"
+        )
+        return _Refusal(ErrorCode.invalid_update_version, reason)
     return None

@@ -18,6 +18,8 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiException
 from kafka_common.errors import IllegalState
+from kafka_common.observability.java_values import java_list
+from kafka_common.protocol.uuid_text import uuid_text
 from kraft.controller import directory_ids
 from kraft.controller.cluster_view import RegisteredBroker, RegisteredBrokers
 from kraft.controller.partition_changes import PartitionChanges
@@ -67,14 +69,19 @@ class BrokerChanges:
     def handle_broker_fenced(self, broker_id: int) -> list[VersionedRecord]:
         """The records that remove the broker from every ISR and fence it."""
         epoch = self._registration(broker_id).epoch
-        return [*self._isr_removals(broker_id), self._fencing(broker_id, epoch, FENCE)]
+        return [
+            *self._isr_removals("handleBrokerFenced", broker_id),
+            self._fencing(broker_id, epoch, FENCE),
+        ]
 
     def handle_broker_unfenced(self, broker_id: int, broker_epoch: int) -> list[VersionedRecord]:
         """The records that unfence the broker and elect it for leaderless partitions."""
         leaderless = self._state.brokers_to_isrs.partitions_with_no_leader()
         return [
             self._fencing(broker_id, broker_epoch, UNFENCE),
-            *self._changes.leader_and_isr_updates(leaderless, broker_to_add=broker_id),
+            *self._changes.leader_and_isr_updates(
+                "handleBrokerUnfenced", leaderless, broker_to_add=broker_id
+            ),
         ]
 
     def handle_broker_in_controlled_shutdown(
@@ -90,7 +97,7 @@ class BrokerChanges:
                 broker_id, broker_epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN
             )
             records.append(VersionedRecord(change, 1))
-        return [*records, *self._isr_removals(broker_id)]
+        return [*records, *self._isr_removals(f"enterControlledShutdown[{broker_id}]", broker_id)]
 
     def handle_broker_unregistered(
         self, broker_id: int, broker_epoch: int
@@ -98,8 +105,10 @@ class BrokerChanges:
         """The records that remove the broker from ISRs and ELRs and unregister it."""
         in_elr = self._state.brokers_to_isrs.partitions_with_broker_in_elr(broker_id)
         return [
-            *self._isr_removals(broker_id),
-            *self._changes.leader_and_isr_updates(in_elr, broker_to_remove=broker_id),
+            *self._isr_removals("handleBrokerUnregistered", broker_id),
+            *self._changes.leader_and_isr_updates(
+                "handleBrokerUnregistered", in_elr, broker_to_remove=broker_id
+            ),
             VersionedRecord(UnregisterBrokerRecord(broker_id, broker_epoch), 0),
         ]
 
@@ -118,7 +127,7 @@ class BrokerChanges:
                 index.partitions_with_broker_in_elr(broker_id),
             )
             for record in self._changes.leader_and_isr_updates(
-                partitions, broker_with_unclean_shutdown=broker_id
+                "handleBrokerUncleanShutdown", partitions, broker_with_unclean_shutdown=broker_id
             )
         ]
 
@@ -136,10 +145,17 @@ class BrokerChanges:
         records: list[VersionedRecord] = []
         for directory in newly_offline:
             records += self._changes.leader_and_isr_updates(
-                self._state.partitions_in_directory(directory), broker_to_remove=broker_id
+                f"handleDirectoriesOffline[{broker_id}:{uuid_text(directory)}]",
+                self._state.partitions_in_directory(directory),
+                broker_to_remove=broker_id,
             )
         remaining = tuple(directory for directory in online if directory not in offline_dirs)
         change = BrokerRegistrationChangeRecord(broker_id, broker_epoch, log_dirs=remaining)
+        self._state.logger.warning(
+            "Directories %s in broker %d marked offline, remaining directories: %s",
+            java_list(map(uuid_text, newly_offline)), broker_id,
+            java_list(map(uuid_text, remaining)),
+        )  # fmt: skip
         return [*records, VersionedRecord(change, 2)]
 
     def assign_replicas_to_dirs(
@@ -172,7 +188,9 @@ class BrokerChanges:
                     partition_results.append((partition_id, error))
                 topic_results.append((topic_id, tuple(partition_results)))
             directory_results.append(AssignedDirectoryResult(directory, tuple(topic_results)))
-        records += self._changes.leader_and_isr_updates(unreachable, broker_to_remove=broker_id)
+        records += self._changes.leader_and_isr_updates(
+            "offline-dir-assignment", unreachable, broker_to_remove=broker_id
+        )
         return ControllerResult.of(records, tuple(directory_results))
 
     def _assign(
@@ -183,21 +201,29 @@ class BrokerChanges:
         records: list[VersionedRecord],
     ) -> ErrorCode:
         topic = self._state.topics.get(key.topic_id)
+        request = f"AssignReplicasToDirsRequest from broker {broker_id} references"
         if topic is None:
+            self._state.logger.warning("%s unknown topic ID %s", request, uuid_text(key.topic_id))
             return ErrorCode.unknown_topic_id
         partition = topic.partitions.get(key.partition_id)
         if partition is None:
+            self._state.logger.warning(
+                "%s unknown partition %s-%d", request, topic.name, key.partition_id
+            )
             return ErrorCode.unknown_topic_or_partition
         if broker_id not in partition.replicas:
+            self._state.logger.warning(
+                "%s non assigned partition %s-%d", request, topic.name, key.partition_id
+            )
             return ErrorCode.not_leader_or_follower
         builder = self._changes.builder(topic, key.partition_id, partition)
         builder.target_directories[broker_id] = directory
         records += self._changes.built(builder)
         return ErrorCode.none
 
-    def _isr_removals(self, broker_id: int) -> list[VersionedRecord]:
+    def _isr_removals(self, context: str, broker_id: int) -> list[VersionedRecord]:
         in_isr = self._state.brokers_to_isrs.partitions_with_broker_in_isr(broker_id)
-        return self._changes.leader_and_isr_updates(in_isr, broker_to_remove=broker_id)
+        return self._changes.leader_and_isr_updates(context, in_isr, broker_to_remove=broker_id)
 
     def _fencing(self, broker_id: int, broker_epoch: int, fenced: int) -> VersionedRecord:
         if self._changes.metadata_version.is_broker_registration_change_record_supported:

@@ -55,6 +55,7 @@ class ClientQuotaControlManager:
     def __init__(self, registry: SnapshotRegistry, is_resolvable: Callable[[str], bool]) -> None:
         """``is_resolvable`` checks whether a text is an address or a host name."""
         self._registry = registry
+        self._logger = registry.logger("ClientQuotaControlManager")
         self._is_resolvable = is_resolvable
         self._quotas: TimelineDict[QuotaEntity, TimelineDict[str, float]] = TimelineDict(registry)
 
@@ -123,10 +124,17 @@ class ClientQuotaControlManager:
                 quotas.pop(record.key)
                 if not quotas:
                     del self._quotas[entity]
+            self._logger.info(
+                "Replayed ClientQuotaRecord for %s removing %s.", _text(entity), record.key
+            )
             return
         if quotas is None:
             quotas = self._quotas[entity] = TimelineDict(self._registry)
         quotas[record.key] = record.value
+        self._logger.info(
+            "Replayed ClientQuotaRecord for %s setting %s to %s.",
+            _text(entity), record.key, record.value,
+        )  # fmt: skip
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
         """A record for every quota at offset ``epoch``."""
@@ -143,6 +151,11 @@ class ClientQuotaControlManager:
 
 def _ordered(entity: QuotaEntity) -> QuotaEntity:
     return tuple(sorted(entity, key=lambda part: part[0]))
+
+
+def _text(entity: QuotaEntity) -> str:
+    listed = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
+    return f"ClientQuotaEntity(entries={{{listed}}})"
 
 
 def _invalid(message: str) -> ApiError:

@@ -18,6 +18,8 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiException
 from kafka_common.errors import IllegalState
+from kafka_common.observability.java_values import message_text
+from kafka_common.protocol.uuid_text import uuid_text
 from kraft.controller import directory_ids
 from kraft.controller.broker_registration_checks import RegistrationChecks
 from kraft.controller.broker_transitions import BrokerTransitions
@@ -73,6 +75,8 @@ class ClusterControlManager:
         session_timeout_ms: int,
     ) -> None:
         self.cluster_id = cluster_id
+        self._registry = registry
+        self._logger = registry.logger("ClusterControlManager")
         self._features = features
         self._session_timeout_ms = session_timeout_ms
         self._brokers: TimelineDict[int, BrokerRegistration] = TimelineDict(registry)
@@ -86,7 +90,9 @@ class ClusterControlManager:
 
     def activate(self, now_ms: int) -> None:
         """Makes the manager active: the session of every unfenced broker starts now."""
-        self._heartbeats = BrokerHeartbeatManager(self._session_timeout_ms)
+        self._heartbeats = BrokerHeartbeatManager(
+            self._session_timeout_ms, self._registry.logger("BrokerHeartbeatManager")
+        )
         for broker in self._brokers.values():
             self._heartbeats.register(broker.id, fenced=broker.fenced, now_ms=now_ms)
 
@@ -215,6 +221,7 @@ class ClusterControlManager:
         version = self._features.metadata_version
         is_new = existing is None or existing.incarnation_id != request.incarnation_id
         records = transitions.handle_broker_unclean_shutdown(request.broker_id) if is_new else []
+        self._log_registration(request, existing, len(records), new_broker_epoch)
         record = RegisterBrokerRecord(
             broker_id=request.broker_id,
             incarnation_id=request.incarnation_id,
@@ -232,6 +239,31 @@ class ClusterControlManager:
         # The session begins with the replay, because a record that is too large is refused.
         reply = BrokerRegistrationReply(record.broker_epoch)
         return ControllerResult.atomic_of([*records, versioned], reply)
+
+    def _log_registration(
+        self, request: BrokerRegistrationRequest, existing: BrokerRegistration | None,
+        records: int, new_broker_epoch: int,
+    ) -> None:  # fmt: skip
+        incarnation = uuid_text(request.incarnation_id)
+        if existing is None:
+            self._logger.info(
+                "No previous registration found for broker %d. New incarnation ID is %s.  "
+                "Generated %d record(s) to clean up previous incarnations. New broker epoch is %d.",
+                request.broker_id, incarnation, records, new_broker_epoch,
+            )  # fmt: skip
+        elif existing.incarnation_id != request.incarnation_id:
+            self._logger.info(
+                "Registering a new incarnation of broker %d. Previous incarnation ID was %s; new "
+                "incarnation ID is %s. Generated %d record(s) to clean up previous incarnations. "
+                "Broker epoch will become %d.",
+                request.broker_id, uuid_text(existing.incarnation_id), incarnation, records,
+                new_broker_epoch,
+            )  # fmt: skip
+        else:
+            self._logger.info(
+                "Amending registration of broker %d, incarnation ID %s. Broker epoch remains %d.",
+                request.broker_id, incarnation, existing.epoch,
+            )  # fmt: skip
 
     def _checks(
         self, request: BrokerRegistrationRequest, existing: BrokerRegistration | None, now_ms: int
@@ -278,16 +310,13 @@ class ClusterControlManager:
             case UnregisterBrokerRecord():
                 self._replay_unregister_broker(record)
             case FenceBrokerRecord():
-                self._replay_change(self._registered(record.id, record.epoch, record), now_ms, True)
+                self._replay_change(record, record.id, record.epoch, now_ms, True)
             case UnfenceBrokerRecord():
-                self._replay_change(
-                    self._registered(record.id, record.epoch, record), now_ms, False
-                )
+                self._replay_change(record, record.id, record.epoch, now_ms, False)
             case BrokerRegistrationChangeRecord():
                 self._replay_registration_change(record, now_ms)
             case RegisterControllerRecord():
-                registration = ControllerRegistration.from_record(record)
-                self._controllers[record.controller_id] = registration
+                self._replay_register_controller(record)
             case _:
                 assert_never(record)
 
@@ -298,6 +327,13 @@ class ClusterControlManager:
         self._register_offsets[broker_id] = offset
         previous = self.registration(broker_id)
         self._brokers[broker_id] = BrokerRegistration.from_record(record)
+        if previous is None:
+            done = "initial RegisterBrokerRecord for"
+        elif previous.incarnation_id == record.incarnation_id:
+            done = "RegisterBrokerRecord modifying the registration for"
+        else:
+            done = "RegisterBrokerRecord establishing a new incarnation of"
+        self._logger.info("Replayed %s broker %d: %s", done, broker_id, message_text(record))
         self._count_fenced(previous is not None and previous.fenced, record.fenced)
         self._update_directories(
             broker_id, () if previous is None else previous.directories, record.log_dirs
@@ -307,6 +343,16 @@ class ClusterControlManager:
                 self._heartbeats.remove(broker_id)
             self._heartbeats.register(broker_id, fenced=record.fenced, now_ms=now_ms)
 
+    def _replay_register_controller(self, record: RegisterControllerRecord) -> None:
+        registration = ControllerRegistration.from_record(record)
+        before = self._controllers.get(record.controller_id)
+        self._controllers[record.controller_id] = registration
+        was = ""
+        if before is not None:
+            was = f" Previous incarnation was {uuid_text(before.incarnation_id)}"
+        # The word is misspelt in Kafka.
+        self._logger.info("Replayed RegisterControllerRecord contaning %s.%s", registration, was)
+
     def _replay_unregister_broker(self, record: UnregisterBrokerRecord) -> None:
         broker = self._registered(record.broker_id, record.broker_epoch, record)
         self._register_offsets.pop(broker.id)
@@ -315,6 +361,7 @@ class ClusterControlManager:
         self._update_directories(broker.id, broker.directories, ())
         del self._brokers[broker.id]
         self._count_fenced(broker.fenced, False)
+        self._logger.info("Replayed %s", message_text(record))
 
     def _replay_registration_change(
         self, record: BrokerRegistrationChangeRecord, now_ms: int
@@ -325,7 +372,9 @@ class ClusterControlManager:
         ):
             raise IllegalState(f"{record} says what cannot be said")
         self._replay_change(
-            self._registered(record.broker_id, record.broker_epoch, record),
+            record,
+            record.broker_id,
+            record.broker_epoch,
             now_ms,
             _FENCED_CHANGE[record.fenced],
             _SHUTDOWN_CHANGE[record.in_controlled_shutdown],
@@ -334,18 +383,27 @@ class ClusterControlManager:
 
     def _replay_change(
         self,
-        broker: BrokerRegistration,
+        record: FenceBrokerRecord | UnfenceBrokerRecord | BrokerRegistrationChangeRecord,
+        broker_id: int,
+        broker_epoch: int,
         now_ms: int,
         fenced: bool | None,
         in_controlled_shutdown: bool | None = None,
         directories: tuple[UUID, ...] | None = None,
     ) -> None:
+        broker = self._registered(broker_id, broker_epoch, record)
         changed = broker.changed(
             fenced=fenced, in_controlled_shutdown=in_controlled_shutdown, directories=directories
         )
         if changed != broker:
             self._brokers[broker.id] = changed
             self._count_fenced(broker.fenced, changed.fenced)
+            self._logger.info(
+                "Replayed %s modifying the registration for broker %d: %s",
+                type(record).__name__, broker.id, message_text(record),
+            )  # fmt: skip
+        else:
+            self._logger.info("Ignoring no-op registration change for broker %d", broker.id)
         self._update_directories(broker.id, broker.directories, changed.directories)
         if self._heartbeats is not None:
             self._heartbeats.register(broker.id, fenced=changed.fenced, now_ms=now_ms)

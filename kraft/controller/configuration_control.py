@@ -9,6 +9,7 @@ Source: Kafka ``ConfigurationControlManager`` (KIP-248, KIP-339).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -73,6 +74,7 @@ class ConfigurationControlManager:
     ) -> None:
         """``existence_checker`` raises ApiException for a resource that does not exist."""
         self._registry = registry
+        self._logger = registry.logger("ConfigurationControlManager")
         self._schema = schema
         self._validator = validator
         self._static_config = static_config
@@ -204,6 +206,7 @@ class ConfigurationControlManager:
         """Replays a committed change of one key."""
         resource = ConfigResource(record.resource_type, record.resource_name)
         configs = self._configs.get(resource)
+        self._log_change(record)
         if record.value is None:
             if configs is not None:
                 configs.pop(record.name)
@@ -213,6 +216,20 @@ class ConfigurationControlManager:
         if configs is None:
             configs = self._configs[resource] = TimelineDict(self._registry)
         configs[record.name] = record.value
+
+    def _log_change(self, record: ConfigRecord) -> None:
+        if not self._logger.isEnabledFor(logging.INFO):
+            return
+        kind = record.resource_type
+        key = self._schema.key(kind, record.name)
+        is_known = kind in ConfigResourceType._value2member_map_
+        shown = "null" if record.value is None else record.value
+        self._logger.info(
+            "Replayed ConfigRecord for ConfigResource(type=%s, name='%s') which set configuration "
+            "%s to %s",
+            ConfigResourceType(kind).name if is_known else "UNKNOWN", record.resource_name,
+            record.name, "[hidden]" if key is None or key.is_sensitive else shown,
+        )  # fmt: skip
 
     def delete_topic_configs(self, topic: str) -> None:
         """Deletes all keys of a topic, when the topic's deletion is replayed."""

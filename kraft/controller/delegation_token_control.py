@@ -50,6 +50,7 @@ class DelegationTokenControlManager:
         config: DelegationTokenConfig,
     ) -> None:
         self._metadata_version = metadata_version
+        self._logger = registry.logger("DelegationTokenControlManager")
         self._new_token_id = new_token_id
         self._config = config
         self._tokens: TimelineDict[str, DelegationTokenRecord] = TimelineDict(registry)
@@ -125,10 +126,16 @@ class DelegationTokenControlManager:
 
     def sweep_expired_delegation_tokens(self, now_ms: int) -> list[VersionedRecord]:
         """The records that delete all expired tokens."""
-        return [_removed(token) for token in self._tokens.values() if _is_expired(token, now_ms)]
+        expired = [token for token in self._tokens.values() if _is_expired(token, now_ms)]
+        for token in expired:
+            self._logger.info(
+                "Delegation token expired for token: %s for owner: %s", token.token_id, token.owner
+            )
+        return list(map(_removed, expired))
 
     def replay(self, record: DelegationTokenRecord | RemoveDelegationTokenRecord) -> None:
         """Replays a committed token record."""
+        self._logger.info("Replayed %s for %s.", type(record).__name__, record.token_id)
         if isinstance(record, RemoveDelegationTokenRecord):
             # The token may be removed already: Kafka's controller can write a removal twice, if it
             # sweeps again before the first one is replayed.

@@ -91,6 +91,7 @@ class FeatureControlManager:
         minimum_bootstrap_version: MetadataVersion = metadata_version.MINIMUM_BOOTSTRAP_VERSION,
     ) -> None:
         self.quorum_features = quorum_features
+        self._logger = registry.logger("FeatureControlManager")
         self._minimum_bootstrap_version = minimum_bootstrap_version
         self._finalized: TimelineDict[str, int] = TimelineDict(registry)
         # A log from before Kafka 3.3 has no record of its metadata.version.
@@ -170,9 +171,17 @@ class FeatureControlManager:
             reason = self._reason_against(name, update, cluster)
             if reason is not None:
                 results[name] = _invalid_update(name, update.level, reason)
+                self._logger.warning("%s", results[name].message)
             else:
                 records.append(VersionedRecord(FeatureLevelRecord(name, update.level), 0))
                 results[name] = NO_ERROR
+                current = self.metadata_version
+                if name == FEATURE_NAME and update.level != current.level:
+                    self._logger.warning(
+                        "%s metadata.version from %s to %s.",
+                        "Upgrading" if update.level > current.level else "Downgrading",
+                        current, metadata_version.from_level(update.level),
+                    )  # fmt: skip
         return ControllerResult.atomic_of(() if validate_only else records.to_tuple(), results)
 
     def _reason_against(
@@ -259,18 +268,33 @@ class FeatureControlManager:
         if not supported.contains(record.feature_level):
             raise IllegalState(f"{record}: this controller supports versions {supported} of it")
         if record.name == FEATURE_NAME:
-            self._version.set(metadata_version.from_level(record.feature_level))
+            version = metadata_version.from_level(record.feature_level)
+            self._version.set(version)
+            self._logger.info(
+                "Replayed a FeatureLevelRecord setting metadata.version to %s", version
+            )
         elif record.feature_level == 0:
             self._finalized.pop(record.name)
+            self._logger.info("Replayed a FeatureLevelRecord removing feature %s", record.name)
         else:
             self._finalized[record.name] = record.feature_level
+            self._logger.info(
+                "Replayed a FeatureLevelRecord setting feature %s to %d",
+                record.name, record.feature_level,
+            )  # fmt: skip
 
     def _replay_zk_migration_state(self, record: ZkMigrationStateRecord) -> None:
         try:
             state = ZkMigrationState(record.zk_migration_state)
         except ValueError as unknown:
             raise IllegalState(f"{record}: no such state of a migration") from unknown
+        before = self._migration_state.get()
         self._migration_state.set(state)
+        if state is not before:
+            self._logger.info(
+                "Replayed a ZkMigrationStateRecord changing the migration state from %s to %s.",
+                before.name, state.name,
+            )  # fmt: skip
 
 
 def _invalid_update(name: str, level: int, reason: str) -> ApiError:

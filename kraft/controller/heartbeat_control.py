@@ -13,6 +13,7 @@ from typing import assert_never
 from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiException
+from kafka_common.observability.prefixed_log import PrefixedLog
 from kraft.controller.broker_transitions import BrokerTransitions
 from kraft.controller.cluster_control import ClusterControlManager
 from kraft.controller.features import FeatureControlManager
@@ -36,8 +37,10 @@ class HeartbeatControl:
         cluster: ClusterControlManager,
         features: FeatureControlManager,
         transitions: BrokerTransitions,
+        logger: PrefixedLog,
     ) -> None:
         self._cluster = cluster
+        self._logger = logger
         self._features = features
         self._transitions = transitions
 
@@ -111,6 +114,7 @@ class HeartbeatControl:
         broker_id = heartbeats.find_one_stale_broker(now_ms)
         if broker_id is None:
             return ControllerResult.of((), None)
+        self._logger.info("Fencing broker %d because its session has timed out.", broker_id)
         records = self._transitions.handle_broker_fenced(broker_id)
         heartbeats.fence(broker_id)
         return ControllerResult.of(records, None)

@@ -9,6 +9,7 @@ Source: Kafka ``BrokerHeartbeatManager``, ``BrokerControlState``, ``BrokerContro
 from __future__ import annotations
 
 import bisect
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kafka_common.errors import IllegalState
+from kafka_common.observability.prefixed_log import PrefixedLog
 
 NO_OFFSET: Final = -1
 NO_ACTIVE_BROKER: Final = (1 << 63) - 1
@@ -88,7 +90,8 @@ class _HeartbeatState:
 class BrokerHeartbeatManager:
     """The heartbeats of every registered broker."""
 
-    def __init__(self, session_timeout_ms: int) -> None:
+    def __init__(self, session_timeout_ms: int, logger: PrefixedLog | None = None) -> None:
+        self._logger = logger or PrefixedLog(logging.getLogger(__name__), "")
         self._session_timeout_ms = session_timeout_ms
         self._brokers: dict[int, _HeartbeatState] = {}
         self._unfenced: list[_HeartbeatState] = []  # the broker with the oldest contact comes first
@@ -198,9 +201,9 @@ class BrokerHeartbeatManager:
         current = self.current_state(heartbeat.broker_id)
         match current:
             case BrokerControlState.FENCED:
-                following = _after_fenced(heartbeat, register_broker_record_offset)
+                following = self._after_fenced(heartbeat, register_broker_record_offset)
             case BrokerControlState.UNFENCED:
-                following = _after_unfenced(heartbeat, has_leaderships)
+                following = self._after_unfenced(heartbeat, has_leaderships)
             case _:
                 following = self._after_controlled_shutdown(heartbeat.broker_id, has_leaderships)
         return BrokerControlStates(current, following)
@@ -212,7 +215,55 @@ class BrokerHeartbeatManager:
         # Until every active broker has read the new leaders, it still sends clients to this one.
         if has_leaderships() or offset > self.lowest_active_offset():
             return BrokerControlState.CONTROLLED_SHUTDOWN
+        self._logger.info(
+            "The request from broker %d to shut down has been granted since the lowest active "
+            "offset %d is now greater than the broker's controlled shutdown offset %d.",
+            broker_id, self.lowest_active_offset(), offset,
+        )  # fmt: skip
         return BrokerControlState.SHUTDOWN_NOW
+
+    def _after_fenced(self, heartbeat: BrokerHeartbeat, registered_at: int) -> BrokerControlState:
+        broker_id = heartbeat.broker_id
+        if heartbeat.want_shut_down:
+            self._logger.info(
+                "Fenced broker %d has requested and been granted an immediate shutdown.", broker_id
+            )
+            return BrokerControlState.SHUTDOWN_NOW
+        if heartbeat.want_fence:
+            return BrokerControlState.FENCED
+        if heartbeat.current_metadata_offset < registered_at:
+            self._logger.debug(
+                "The request from broker %d to unfence cannot yet be granted because it has not "
+                "caught up with the offset of its register broker record %d. It is still at "
+                "offset %d.",
+                broker_id, registered_at, heartbeat.current_metadata_offset,
+            )  # fmt: skip
+            return BrokerControlState.FENCED
+        self._logger.info(
+            "The request from broker %d to unfence has been granted because it has caught up with "
+            "the offset of its register broker record %d.",
+            broker_id, registered_at,
+        )  # fmt: skip
+        return BrokerControlState.UNFENCED
+
+    def _after_unfenced(
+        self, heartbeat: BrokerHeartbeat, has_leaderships: Callable[[], bool]
+    ) -> BrokerControlState:
+        if heartbeat.want_fence:
+            following, granted = BrokerControlState.FENCED, "fencing"
+            if heartbeat.want_shut_down:
+                following, granted = BrokerControlState.SHUTDOWN_NOW, "an immediate shutdown."
+        elif not heartbeat.want_shut_down:
+            return BrokerControlState.UNFENCED
+        elif has_leaderships():
+            following = BrokerControlState.CONTROLLED_SHUTDOWN
+            granted = "a controlled shutdown."
+        else:
+            following, granted = BrokerControlState.SHUTDOWN_NOW, "an immediate shutdown."
+        self._logger.info(
+            "Unfenced broker %d has requested and been granted %s", heartbeat.broker_id, granted
+        )
+        return following
 
     def _has_valid_session(self, broker: _HeartbeatState, now_ms: int) -> bool:
         return not broker.is_fenced and broker.last_contact_ms + self._session_timeout_ms >= now_ms
@@ -234,24 +285,3 @@ def _last_contact_ms(broker: _HeartbeatState) -> int:
 
 def _is_active(broker: _HeartbeatState) -> bool:
     return not broker.is_shutting_down
-
-
-def _after_fenced(heartbeat: BrokerHeartbeat, registered_at: int) -> BrokerControlState:
-    if heartbeat.want_shut_down:
-        return BrokerControlState.SHUTDOWN_NOW
-    if not heartbeat.want_fence and heartbeat.current_metadata_offset >= registered_at:
-        return BrokerControlState.UNFENCED
-    return BrokerControlState.FENCED
-
-
-def _after_unfenced(
-    heartbeat: BrokerHeartbeat, has_leaderships: Callable[[], bool]
-) -> BrokerControlState:
-    if heartbeat.want_fence:
-        is_leaving = heartbeat.want_shut_down
-        return BrokerControlState.SHUTDOWN_NOW if is_leaving else BrokerControlState.FENCED
-    if not heartbeat.want_shut_down:
-        return BrokerControlState.UNFENCED
-    if has_leaderships():
-        return BrokerControlState.CONTROLLED_SHUTDOWN
-    return BrokerControlState.SHUTDOWN_NOW

@@ -141,6 +141,16 @@ class LeaderElections:
                 break
             topic, _ = self._state.located(key)
             if self._changes.election_of(topic) is PartitionElection.UNCLEAN:
-                _, elected = self._elect(topic.name, key.partition_id, ElectionType.UNCLEAN)
+                result, elected = self._elect(topic.name, key.partition_id, ElectionType.UNCLEAN)
+                if result is NO_ERROR:
+                    self._state.logger.error(
+                        "Triggering unclean leader election for offline partition %s-%d.",
+                        topic.name, key.partition_id,
+                    )  # fmt: skip
+                else:
+                    self._state.logger.warning(
+                        "Cannot trigger unclean leader election for offline partition %s-%d: %s",
+                        topic.name, key.partition_id, result.error.name.upper(),
+                    )  # fmt: skip
                 records += elected
         return ControllerResult.of(records, len(records) >= self._max_elections)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from kafka_common.errors import IllegalState
+from kafka_common.observability.java_values import message_text
 from kraft.controller.snapshot_registry import SnapshotRegistry
 from kraft.controller.timeline import TimelineValue
 from kraft.metadata.records import (
@@ -43,6 +44,7 @@ class OffsetControlManager:
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._registry = registry
+        self._logger = registry.logger("OffsetControlManager")
         self._loading: OffsetAndEpoch | None = None
         self.last_committed_offset = NONE
         self.last_committed_epoch = NONE
@@ -142,6 +144,11 @@ class OffsetControlManager:
         if self._loading is not None:
             raise IllegalState(f"{self._loading} is still being read, and not {snapshot_id}")
         self._loading = snapshot_id
+        self._logger.info(
+            "Starting to load snapshot %s. Previous lastCommittedOffset was %d. Previous "
+            "transactionStartOffset was %d.",
+            _snapshot_name(snapshot_id), self.last_committed_offset, self.transaction_start_offset,
+        )  # fmt: skip
         self._registry.reset()
         self.last_committed_offset = self.last_committed_epoch = NONE
         self.last_stable_offset = NONE
@@ -156,6 +163,7 @@ class OffsetControlManager:
         if self._loading is None:
             raise IllegalState("no snapshot is being read")
         end_offset, epoch = self._loading
+        self._logger.info("Successfully loaded snapshot %s.", _snapshot_name(self._loading))
         self._loading = None
         offset = end_offset - 1
         self._registry.get_or_create_snapshot(offset)
@@ -172,6 +180,7 @@ class OffsetControlManager:
             raise IllegalState(f"{record} within a snapshot")
         if isinstance(record, BeginTransactionRecord):
             self._begin_transaction(offset)
+            self._logger.info("Replayed %s at offset %d.", message_text(record), offset)
             return
         begun_at = self.transaction_start_offset
         if begun_at == NONE:
@@ -179,9 +188,14 @@ class OffsetControlManager:
         match record:
             case EndTransactionRecord():
                 self._transaction_start_offset.set(NONE)
+                self._logger.info("Replayed %s at offset %d.", message_text(record), offset)
             case AbortTransactionRecord():
                 # This also sets the start offset back to NONE.
                 self._registry.revert_to_snapshot(begun_at - 1)
+                self._logger.info(
+                    "Replayed %s at offset %d. Reverted to offset %d.",
+                    message_text(record), offset, begun_at - 1,
+                )  # fmt: skip
             case _:
                 assert_never(record)
 
@@ -191,3 +205,8 @@ class OffsetControlManager:
             raise IllegalState(f"a transaction at {offset}: the one of {begun_at} is still open")
         self._registry.get_or_create_snapshot(offset - 1)
         self._transaction_start_offset.set(offset)
+
+
+def _snapshot_name(snapshot_id: OffsetAndEpoch) -> str:
+    """As the file of the snapshot is called, without its suffix."""
+    return f"{snapshot_id.offset:020d}-{snapshot_id.epoch:010d}"

@@ -114,6 +114,7 @@ class PartitionChanges:
 
     def leader_and_isr_updates(
         self,
+        context: str,
         partitions: Iterable[PartitionId],
         *,
         broker_to_remove: int = NO_LEADER,
@@ -121,6 +122,8 @@ class PartitionChanges:
         broker_with_unclean_shutdown: int = NO_LEADER,
     ) -> list[VersionedRecord]:
         """The records for these partitions when a broker fails, returns or shut down uncleanly.
+
+        ``context``: what the log line says happened.
 
         The record that fences or unfences the broker is not replayed yet.  So a broker to remove,
         or with an unclean shutdown, leaves the ISR and cannot lead, and a broker to add counts as
@@ -146,6 +149,8 @@ class PartitionChanges:
                 builder.unclean_shutdown_replicas = (broker_with_unclean_shutdown,)
             builder.target_isr = tuple(broker for broker in partition.isr if broker not in removed)
             records += self.built(builder)
+        if records:
+            self._state.logger.info("%s: changing %d partition(s)", context, len(records))
         return records
 
     def _min_isr(self, topic: TopicControlInfo) -> int:

@@ -6,11 +6,15 @@ Source: Kafka ``PartitionRegistration``, ``LeaderRecoveryState``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
+
+from typing_extensions import override
 
 from kafka_common.errors import IllegalState
 from kafka_common.model import RECOVERED, RECOVERING
+from kafka_common.observability.java_values import camel_case, java_list
+from kafka_common.protocol.uuid_text import uuid_text
 from kraft.controller.directory_ids import MIGRATING
 from kraft.metadata.metadata_version import MetadataVersion
 from kraft.metadata.records import (
@@ -21,6 +25,14 @@ from kraft.metadata.records import (
 )
 
 NO_RECOVERY_STATE_CHANGE: Final = -1
+
+
+_COMPARED: Final = (
+    "replicas", "directories", "isr", "removing_replicas", "adding_replicas", "leader",
+    "leader_recovery_state", "leader_epoch", "elr", "last_known_elr", "partition_epoch",
+)  # fmt: skip
+"""The fields in the order of Kafka's ``diff``."""
+_RECOVERY_STATES: Final = {RECOVERED: "RECOVERED", RECOVERING: "RECOVERING"}
 
 
 class PartitionId(NamedTuple):
@@ -48,6 +60,27 @@ class PartitionRegistration(NamedTuple):
     """Brokers outside of the ISR that have every committed record (KIP-966)."""
     last_known_elr: tuple[int, ...] = ()
     """Empty, or after the ISR became empty only the last known leader."""
+
+    @override
+    def __str__(self) -> str:
+        return (
+            f"PartitionRegistration(replicas={java_list(self.replicas)}, "
+            f"directories={java_list(map(uuid_text, self.directories))}, "
+            f"isr={java_list(self.isr)}, removingReplicas={java_list(self.removing_replicas)}, "
+            f"addingReplicas={java_list(self.adding_replicas)}, elr={java_list(self.elr)}, "
+            f"lastKnownElr={java_list(self.last_known_elr)}, leader={self.leader}, "
+            f"leaderRecoveryState={_RECOVERY_STATES[self.leader_recovery_state]}, "
+            f"leaderEpoch={self.leader_epoch}, partitionEpoch={self.partition_epoch})"
+        )
+
+    def difference_text(self, before: PartitionRegistration) -> str:
+        """What changed: ``isr: [1, 2] -> [2], leader: 1 -> 2``."""
+        return ", ".join(
+            f"{camel_case(name)}: {_text(name, getattr(before, name))} -> "
+            f"{_text(name, getattr(self, name))}"
+            for name in _COMPARED
+            if getattr(before, name) != getattr(self, name)
+        )
 
     @staticmethod
     def from_record(record: PartitionRecord) -> PartitionRegistration:
@@ -182,3 +215,11 @@ def _checked_recovery_state(state: int, record: PartitionRecord | PartitionChang
     if state not in (RECOVERED, RECOVERING):
         raise IllegalState(f"Value {state} is not a valid leader recovery state: {record}")
     return state
+
+
+def _text(name: str, value: Any) -> str:
+    if name == "directories":
+        return java_list(map(uuid_text, value))
+    if name == "leader_recovery_state":
+        return _RECOVERY_STATES[value]
+    return java_list(value) if isinstance(value, tuple) else str(value)

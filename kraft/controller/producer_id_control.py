@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiException
 from kafka_common.errors import IllegalState
+from kafka_common.observability.java_values import message_text
 from kraft.controller.cluster_view import RegisteredBrokers
 from kraft.controller.result import ControllerResult, VersionedRecord
 from kraft.controller.snapshot_registry import SnapshotRegistry
@@ -37,6 +38,7 @@ class ProducerIdControlManager:
 
     def __init__(self, registry: SnapshotRegistry, cluster: RegisteredBrokers) -> None:
         self._cluster = cluster
+        self._logger = registry.logger("ProducerIdControlManager")
         self._next_producer_id: TimelineValue[int | None] = TimelineValue(registry, None)
 
     def generate_next_producer_id(
@@ -59,6 +61,7 @@ class ProducerIdControlManager:
 
     def replay(self, record: ProducerIdsRecord) -> None:
         """Replays an allocated block; IllegalState if it overlaps an earlier one."""
+        self._logger.info("Replaying ProducerIdsRecord %s", message_text(record))
         before = self._next_producer_id.get()
         if before is not None and record.next_producer_id <= before:
             raise IllegalState(

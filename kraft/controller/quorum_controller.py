@@ -27,7 +27,7 @@ from typing import Final, assert_never
 
 from kio.schema.errors import ErrorCode
 
-from kafka_common.api_error import ApiException
+from kafka_common.api_error import ApiException, exception_name
 from kafka_common.errors import IllegalState, NotLeader
 from kraft.controller import activation
 from kraft.controller.controller_event_queue import ControllerEventQueue
@@ -46,6 +46,7 @@ from kraft.controller.quorum_controller_operations import (
     WriteOperations,
     empty_response,
     is_empty,
+    operation_name,
     read,
 )
 from kraft.controller.quorum_controller_requests import ReadRequest
@@ -91,11 +92,19 @@ class QuorumController:
         max_records_per_batch: int = MAX_RECORDS_PER_BATCH,
     ) -> None:
         self.state = QuorumControllerState(config, environment)
+        self._logger = self.state.registry.logger("QuorumController")
+        self._purgatory_logger = self.state.registry.logger(
+            "DeferredEventQueue", "org.apache.kafka.deferred"
+        )
+        self._logger.info("Creating new QuorumController with clusterId %s.", config.cluster_id)
         self.counters = ControllerCounters()
         self.claim_epoch = NOT_ACTIVE
         self.ran_since_ns: int | None = None
         """The ``since_ns`` of the event that ran last, from :meth:`enqueue`; None for a task."""
         self._config = config
+        self._nano_time = environment.nano_time
+        self._began_ns = 0
+        """When the current event began."""
         self._raft = raft
         self._bootstrap = bootstrap
         self._queue: ControllerEventQueue[ControllerEvent] = ControllerEventQueue()
@@ -163,6 +172,10 @@ class QuorumController:
         self.ran_since_ns = taken.since_ns
         if taken.is_timed_out:
             self.counters.operations_timed_out += 1
+            self._logger.info(
+                "%s: event unable to start processing because of TimeoutException.",
+                _name(taken.event),
+            )
             self._refuse(taken.event, _timeout("its turn did not come in time"), now_ms)
         else:
             self.counters.operations_started += 1
@@ -176,6 +189,7 @@ class QuorumController:
     # ------------------------------------------------------------------ events
 
     def _run(self, event: ControllerEvent, now_ms: int) -> None:
+        self._began_ns = self._nano_time()
         try:
             match event:
                 case WriteEvent():
@@ -199,8 +213,20 @@ class QuorumController:
         After any other error than an ApiException an active controller gives up its leadership.
         """
         if isinstance(error, ApiException):
+            self._logger.info(
+                "%s: event failed with %s in %d microseconds.%s",
+                name, exception_name(error.error), self._micros(),
+                "" if error.message is None else f" Exception message: {error.message}",
+            )  # fmt: skip
             return error
         if isinstance(error, NotLeader):
+            self._logger.info(
+                "%s: event failed with NotLeaderException (treated as NotControllerException) at "
+                "epoch %d in %d microseconds. Renouncing leadership and reverting to the last "
+                "committed offset %d. Exception message: %s",
+                name, self.claim_epoch, self._micros(), self.state.offsets.last_committed_offset,
+                error,
+            )  # fmt: skip
             external = self._wrong_controller()
         else:
             self.counters.metadata_errors += 1
@@ -209,6 +235,9 @@ class QuorumController:
         if self.is_active:
             self._renounce(now_ms)
         return external
+
+    def _micros(self) -> int:
+        return (self._nano_time() - self._began_ns) // 1_000
 
     def _refuse(self, event: ControllerEvent, error: ApiException, now_ms: int) -> None:
         if isinstance(event, RaftEvent | QueueMark):
@@ -225,7 +254,7 @@ class QuorumController:
         if not self.is_active:
             raise self._wrong_controller()
         if self.state.features.is_in_pre_migration_mode and not operation.runs_in_premigration:
-            raise ApiException(ErrorCode.not_controller, "the migration has not begun yet")
+            raise ApiException(ErrorCode.not_controller, "The controller is in pre-migration mode.")
         result = operation.generate(now_ms)
         offset: int | None
         if result.records:
@@ -290,12 +319,29 @@ class QuorumController:
         if leader_id is not None:
             self.counters.new_active_controllers += 1
         is_this = leader_id == self._config.node_id
+        leader = "(none)" if leader_id is None else str(leader_id)
         if self.is_active and is_this:
+            self._logger.warning(
+                "We were the leader in epoch %d, and are still the leader in the new epoch %d.",
+                self.claim_epoch, epoch,
+            )  # fmt: skip
             self.claim_epoch = epoch
         elif self.is_active:
+            self._logger.warning(
+                "Renouncing the leadership due to a metadata log event. We were the leader at "
+                "epoch %d, but in the new epoch %d, the leader is %s. Reverting to last stable "
+                "offset %d.",
+                self.claim_epoch, epoch, leader, self.state.offsets.last_stable_offset,
+            )  # fmt: skip
             self._renounce(now_ms)
         elif is_this:
+            self._logger.info(
+                "Becoming the active controller at epoch %d, next write offset %d.",
+                epoch, self._raft.log_end_offset,
+            )  # fmt: skip
             self._claim(epoch, now_ms)
+        else:
+            self._logger.info("In the new epoch %d, the leader is %s.", epoch, leader)
 
     # ------------------------------------------------------------------ leadership
 
@@ -324,6 +370,7 @@ class QuorumController:
             features.zk_migration_state,
         )
         try:
+            self._logger.warning("%s", activation.message(log, self._bootstrap))
             return activation.generate(log, self._bootstrap)
         except IllegalState as error:
             raise FatalFault("this controller must not lead") from error
@@ -334,6 +381,10 @@ class QuorumController:
             self._raft.resign(epoch)
             self.claim_epoch = NOT_ACTIVE
             for event in self._purgatory.fail_all():
+                self._purgatory_logger.info(
+                    "failAll(NotControllerException): failing %s(%s).",
+                    _name(event), event.request_id or 0,
+                )  # fmt: skip
                 self._refuse(event, _not_controller(None), now_ms)
             self.state.offsets.deactivate()
             self.state.cluster.deactivate()
@@ -372,7 +423,7 @@ def _name(event: ControllerEvent) -> str:
         case WriteEvent():
             return event.operation.name
         case ReadEvent():
-            return type(event.request).__name__
+            return operation_name(event.request)
         case RaftEvent():
             return type(event.change).__name__
         case _:
@@ -384,7 +435,7 @@ def _timeout(reason: str) -> ApiException:
 
 
 def _not_controller(leader_id: int | None) -> ApiException:
-    message = "no controller is known to be active"
+    message = "No controller appears to be active."
     if leader_id is not None:
-        message = f"the active controller is node {leader_id}"
+        message = f"The active controller appears to be node {leader_id}."
     return ApiException(ErrorCode.not_controller, message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 from kio.schema.errors import ErrorCode
 
@@ -74,6 +74,20 @@ class WriteOperation:
     on_failure: Callable[[ApiException, int], None] | None = None
     """Called with the error for the client, and the time."""
     runs_in_premigration: bool = False
+
+
+_OPERATION_NAMES: Final[Mapping[str, str]] = {
+    "AlterPartitions": "alterPartition",
+    "AllocateProducerIdBlock": "allocateProducerIds",
+    "UpdateFeatureLevels": "updateFeatures",
+    "ListReassignments": "listPartitionReassignments",
+}
+
+
+def operation_name(request: ControllerRequest) -> str:
+    """Kafka's name for the operation: ``createTopics``."""
+    name = type(request).__name__
+    return _OPERATION_NAMES.get(name) or name[0].lower() + name[1:]
 
 
 def is_empty(request: ControllerRequest) -> bool:
@@ -184,7 +198,7 @@ class WriteOperations:
     def _operation(
         self, request: WriteRequest, apply_quota: PartitionChangeQuota
     ) -> WriteOperation:
-        name = type(request).__name__
+        name = operation_name(request)
         return WriteOperation(name, lambda now_ms: self._generate(request, apply_quota, now_ms))
 
     def _generate(
@@ -306,7 +320,7 @@ class WriteOperations:
             self._reschedule_fencing()
             return result
 
-        return WriteOperation("RegisterBroker", generate, runs_in_premigration=True)
+        return WriteOperation("registerBroker", generate, runs_in_premigration=True)
 
     def _heartbeat(self, request: ProcessBrokerHeartbeat) -> WriteOperation:
         broker_id = request.heartbeat.broker_id
@@ -333,7 +347,7 @@ class WriteOperations:
                     self._count_timed_out_heartbeat()
 
         return WriteOperation(
-            "ProcessBrokerHeartbeat",
+            "processBrokerHeartbeat",
             generate,
             after_append,
             on_failure,

@@ -117,6 +117,8 @@ class ControllerEnvironment:
     """Returns whether a text is an address or a host name."""
     wall_time_ms: Callable[[], int]
     """The machine's clock, by which tokens expire; deadlines use a clock that never goes back."""
+    nano_time: Callable[[], int]
+    """A clock in nanoseconds that never goes back, for log lines that say how long a thing took."""
     alter_config_policy: AlterConfigPolicy | None = None
 
 
@@ -124,7 +126,7 @@ class QuorumControllerState:
     """All managers of the controller."""
 
     def __init__(self, config: QuorumControllerConfig, environment: ControllerEnvironment) -> None:
-        self.registry = SnapshotRegistry()
+        self.registry = SnapshotRegistry(f"[QuorumController id={config.node_id}] ")
         self.offsets = OffsetControlManager(self.registry)
         self.features = FeatureControlManager(self.registry, environment.quorum_features)
         self.cluster = ClusterControlManager(
@@ -162,7 +164,12 @@ class QuorumControllerState:
             lambda: uuid_text(environment.new_uuid()),
             config.delegation_tokens or DelegationTokenConfig(),
         )
-        self.heartbeats = HeartbeatControl(self.cluster, self.features, self.replication.brokers)
+        self.heartbeats = HeartbeatControl(
+            self.cluster,
+            self.features,
+            self.replication.brokers,
+            self.replication.state.logger,
+        )
 
     def replay(self, record: MetadataRecord, offset: int, now_ms: int) -> None:
         """Replays one record in the manager that owns it, and raises that manager's errors."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from kafka_common.api_error import NO_ERROR, ApiError, ApiException
+from kafka_common.api_error import NO_ERROR, ApiError, ApiException, exception_name
 from kraft.controller.configuration_control import ConfigurationControlManager
 from kraft.controller.partition_change_builder import PartitionChangeBuilder
 from kraft.controller.partition_changes import PartitionChanges
@@ -83,15 +83,27 @@ class ReassignmentControl:
         """One result per partition; POLICY_VIOLATION for those beyond 10,000 records."""
         records = BoundedRecords()
         topic_results = []
+        altered = total = 0
         for topic in topics:
             partition_results = []
             for target in topic.partitions:
                 try:
                     records.extend(self._changes.built(self._altered(topic.name, target)))
                     partition_results.append((target.partition_index, NO_ERROR))
+                    altered += 1
                 except ApiException as refused:
                     partition_results.append((target.partition_index, refused.to_error()))
+                    self._state.logger.info(
+                        "Unable to alter partition reassignment for %s:%d because of an %s "
+                        "error: %s",
+                        topic.name, target.partition_index, exception_name(refused.error),
+                        refused.message,
+                    )  # fmt: skip
             topic_results.append(ReassignedTopic(topic.name, tuple(partition_results)))
+            total += len(partition_results)
+        self._state.logger.info(
+            "Successfully altered %d out of %d partition reassignment(s).", altered, total
+        )
         return ControllerResult.atomic_of(records.to_tuple(), tuple(topic_results))
 
     def _altered(self, topic_name: str, target: ReassignablePartition) -> PartitionChangeBuilder:

@@ -13,6 +13,8 @@ from uuid import UUID
 from typing_extensions import override
 
 from kafka_common.errors import IllegalState
+from kafka_common.observability.java_values import boolean
+from kafka_common.protocol.uuid_text import uuid_text
 from kraft.controller import directory_ids
 from kraft.metadata.metadata_version import MetadataVersion
 from kraft.metadata.records import (
@@ -23,7 +25,7 @@ from kraft.metadata.records import (
 )
 
 # The ids of PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL.
-_SECURITY_PROTOCOLS = range(4)
+_SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class VersionRange(NamedTuple):
@@ -132,6 +134,24 @@ class ControllerRegistration:
     listeners: Mapping[str, BrokerEndpoint]
     supported_features: Mapping[str, VersionRange]
 
+    @override
+    def __str__(self) -> str:
+        listeners = ", ".join(
+            f"Endpoint(listenerName='{name}', "
+            f"securityProtocol={_SECURITY_PROTOCOLS[each.security_protocol]}, "
+            f"host='{each.host}', port={each.port})"
+            for name, each in sorted(self.listeners.items())
+        )
+        features = ", ".join(
+            f"{name}: {each.min}-{each.max}"
+            for name, each in sorted(self.supported_features.items())
+        )
+        return (
+            f"ControllerRegistration(id={self.id}, incarnationId={uuid_text(self.incarnation_id)}, "
+            f"zkMigrationReady={boolean(self.zk_migration_ready)}, listeners=[{listeners}], "
+            f"supportedFeatures={{{features}}})"
+        )
+
     @classmethod
     def from_record(cls, record: RegisterControllerRecord) -> ControllerRegistration:
         """The registration in a record of the log."""
@@ -161,7 +181,7 @@ def _features(ranges: Mapping[str, VersionRange]) -> tuple[BrokerFeature, ...]:
 def unknown_security_protocol(endpoints: Collection[BrokerEndpoint]) -> str | None:
     """The error if a listener has an unknown security protocol; None otherwise."""
     for endpoint in endpoints:
-        if endpoint.security_protocol not in _SECURITY_PROTOCOLS:
+        if endpoint.security_protocol not in range(len(_SECURITY_PROTOCOLS)):
             return f"listener {endpoint.name} has security protocol {endpoint.security_protocol}"
     return None
 

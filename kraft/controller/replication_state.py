@@ -9,6 +9,7 @@ Source: Kafka ``ReplicationControlManager.replay``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 from uuid import UUID
@@ -18,6 +19,8 @@ from kio.schema.errors import ErrorCode
 from kafka_common import topic_names
 from kafka_common.api_error import ApiError
 from kafka_common.errors import IllegalState
+from kafka_common.observability.java_values import message_text
+from kafka_common.protocol.uuid_text import uuid_text
 from kraft.controller import directory_ids
 from kraft.controller.brokers_to_isrs import BrokersToIsrs
 from kraft.controller.partition_registration import (
@@ -58,6 +61,7 @@ class ReplicationState:
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._registry = registry
+        self.logger = registry.logger("ReplicationControlManager")
         self.topics: TimelineDict[UUID, TopicControlInfo] = TimelineDict(registry)
         self.topics_by_name: TimelineDict[str, UUID] = TimelineDict(registry)
         self.brokers_to_isrs = BrokersToIsrs(registry)
@@ -92,6 +96,10 @@ class ReplicationState:
         self.topics[record.topic_id] = TopicControlInfo(
             self._registry, record.name, record.topic_id
         )
+        self.logger.info(
+            "Replayed TopicRecord for topic %s with topic ID %s.",
+            record.name, uuid_text(record.topic_id),
+        )  # fmt: skip
 
     def replay_partition(self, record: PartitionRecord) -> None:
         """Creates or replaces a partition."""
@@ -99,6 +107,12 @@ class ReplicationState:
         before = topic.partitions.get(record.partition_id)
         after = PartitionRegistration.from_record(record)
         self._put(topic, record.partition_id, before, after)
+        if self.logger.isEnabledFor(logging.INFO):
+            self.logger.info(
+                "Replayed PartitionRecord for %s partition %s and %s.",
+                "new" if before is None else "existing", _described(topic, record.partition_id),
+                after,
+            )  # fmt: skip
 
     def replay_partition_change(self, record: PartitionChangeRecord) -> None:
         """Changes a partition; IllegalState if it does not exist."""
@@ -107,6 +121,11 @@ class ReplicationState:
         if before is None:
             raise IllegalState(f"no partition {topic.name}-{record.partition_id} for {record}")
         self._put(topic, record.partition_id, before, before.merge(record))
+        if record.removing_replicas is not None or record.adding_replicas is not None:
+            self.logger.info(
+                "Replayed partition assignment change %s for topic %s",
+                message_text(record), topic.name,
+            )  # fmt: skip
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
         """Deletes a topic with its partitions; returns the topic's name."""
@@ -122,6 +141,10 @@ class ReplicationState:
         for partition_id, partition in topic.partitions.items():
             self._index(PartitionId(topic.topic_id, partition_id), partition, None)
         self.partition_count.set(self.partition_count.get() - len(topic.partitions))
+        self.logger.info(
+            "Replayed RemoveTopicRecord for topic %s with ID %s.",
+            topic.name, uuid_text(topic.topic_id),
+        )  # fmt: skip
         return topic.name
 
     def _topic_of(self, record: PartitionRecord | PartitionChangeRecord) -> TopicControlInfo:
@@ -142,6 +165,10 @@ class ReplicationState:
             self.partition_count.set(self.partition_count.get() + 1)
         elif after.leader not in (NO_LEADER, *before.isr):
             self.unclean_elections.set(self.unclean_elections.get() + 1)
+            self.logger.info(
+                "UNCLEAN partition change for %s: %s",
+                _described(topic, partition_id), after.difference_text(before),
+            )  # fmt: skip
         self._index(PartitionId(topic.topic_id, partition_id), before, after)
 
     def _index(
@@ -260,3 +287,7 @@ def _set_membership(partitions: TimelineSet[PartitionId], key: PartitionId, belo
         partitions.add(key)
     else:
         partitions.discard(key)
+
+
+def _described(topic: TopicControlInfo, partition_id: int) -> str:
+    return f"{topic.name}-{partition_id} with topic ID {uuid_text(topic.topic_id)}"

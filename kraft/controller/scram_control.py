@@ -62,6 +62,7 @@ class ScramControlManager:
         self, registry: SnapshotRegistry, metadata_version: Callable[[], MetadataVersion]
     ) -> None:
         self._metadata_version = metadata_version
+        self._logger = registry.logger("ScramControlManager")
         self._credentials: TimelineDict[tuple[str, int], ScramCredential] = TimelineDict(registry)
 
     def alter_credentials(
@@ -119,12 +120,24 @@ class ScramControlManager:
     def replay(self, record: UserScramCredentialRecord | RemoveUserScramCredentialRecord) -> None:
         """Replays a committed change; IllegalState for the deletion of an unknown credential."""
         key = (record.name, record.mechanism)
+        known = MECHANISMS_BY_TYPE.get(record.mechanism)
+        mechanism = "UNKNOWN" if known is None else known.name
         if isinstance(record, UserScramCredentialRecord):
+            is_known = key in self._credentials
+            self._logger.info(
+                "Replayed UserScramCredentialRecord %s entry for %s with mechanism %s.",
+                "modifying existing" if is_known else "creating new", record.name, mechanism,
+            )  # fmt: skip
             self._credentials[key] = ScramCredential(
                 record.salt, record.stored_key, record.server_key, record.iterations
             )
         elif self._credentials.pop(key) is None:
             raise IllegalState(f"Unable to find credential to delete: {key}")
+        else:
+            self._logger.info(
+                "Replayed RemoveUserScramCredentialRecord for %s with mechanism %s.",
+                record.name, mechanism,
+            )  # fmt: skip
 
     def state_records(self, epoch: int, version: MetadataVersion) -> Iterator[VersionedRecord]:
         """A record for every credential at offset ``epoch``."""

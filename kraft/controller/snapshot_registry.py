@@ -15,16 +15,19 @@ Source: Kafka ``SnapshotRegistry``, ``RegistrySnapshot``, ``SnapshottableHashTab
 
 from __future__ import annotations
 
+import logging
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from kafka_common.errors import IllegalState
+from kafka_common.observability.prefixed_log import PrefixedLog
 
 # The value of each changed key when the snapshot was made; ABSENT if the key did not exist.
 Delta: TypeAlias = dict[Any, Any]
 
+CONTROLLER_PACKAGE: Final = "org.apache.kafka.controller"
 # An epoch lower than that of every snapshot.
 NO_EPOCH: Final = -(1 << 63)
 
@@ -74,15 +77,22 @@ class RegistrySnapshot:
 class SnapshotRegistry:
     """The snapshots of one set of structures, by epoch (an offset of the log).
 
-    It has only weak references to structures: those of a deleted topic are freed when no snapshot
-    needs them.
+    All managers of a controller share it, and get their loggers from it.  It has only weak
+    references to structures: those of a deleted topic are freed when no snapshot needs them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, log_prefix: str = "") -> None:
+        """``log_prefix``: how each log line of the managers begins."""
+        self._log_prefix = log_prefix
         self._snapshots: dict[int, RegistrySnapshot] = {}  # in ascending order of epochs
         self._structures: weakref.WeakSet[Revertable] = weakref.WeakSet()
         self._held: set[int] = set()
         self.newest: RegistrySnapshot | None = None
+
+    def logger(self, class_name: str, package: str = CONTROLLER_PACKAGE) -> PrefixedLog:
+        """The logger of a class of Kafka's controller."""
+        logger = logging.getLogger(f"{package}.{class_name}")
+        return PrefixedLog(logger, self._log_prefix)
 
     def register(self, structure: Revertable) -> None:
         """Adds a structure, so that :meth:`reset` empties it too."""

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import NO_ERROR, ApiError, ApiException
 from kafka_common.model import ConfigResourceType, OpType
+from kafka_common.observability.java_values import java_list
 from kafka_common.topic_names import invalid_name_reason
 from kraft.controller.config_schema import ConfigResource
 from kraft.controller.configuration_control import (
@@ -78,6 +79,7 @@ class TopicCreation:
         self._check_partition_count(request.topics)
         records = BoundedRecords()
         results = []
+        said = []
         for topic in request.topics:
             try:
                 config_records = self._checked(topic)
@@ -85,8 +87,10 @@ class TopicCreation:
                 apply_quota(len(partitions))
             except ApiException as refused:
                 results.append(CreatableTopicResult(topic.name, refused.to_error()))
+                said.append(f"{_text(topic)}: {refused.error.name.upper()} ({refused.message})")
                 continue
             topic_id = self._new_topic_id()
+            said.append(f"{_text(topic)}: SUCCESS")
             is_describable = topic.name in request.describable
             results.append(self._result(topic, topic_id, partitions, is_describable))
             records.append(VersionedRecord(TopicRecord(topic.name, topic_id), 0))
@@ -97,6 +101,10 @@ class TopicCreation:
                 self._changes.created(topic_id, partition_id, partition)
                 for partition_id, partition in enumerate(partitions)
             )
+        self._state.logger.info(
+            "%sCreateTopics result(s): %s",
+            "Validate-only " if request.validate_only else "", ", ".join(said),
+        )  # fmt: skip
         written = () if request.validate_only else records.to_tuple()
         return ControllerResult.atomic_of(written, tuple(results))
 
@@ -321,3 +329,20 @@ def _check_increase(wanted: CreatePartitionsTopic, current: int) -> None:
             f"Attempted to add {added} additional partition(s), but only "
             f"{len(wanted.assignments)} assignment(s) were specified.",
         )
+
+
+def _text(topic: CreatableTopic) -> str:
+    assignments = java_list(
+        f"CreatableReplicaAssignment(partitionIndex={each.partition_index}, "
+        f"brokerIds={java_list(each.broker_ids)})"
+        for each in topic.assignments
+    )
+    configs = java_list(
+        f"CreatableTopicConfig(name='{name}', value={'null' if value is None else repr(value)})"
+        for name, value in topic.configs
+    )
+    return (
+        f"CreatableTopic(name='{topic.name}', numPartitions={topic.num_partitions}, "
+        f"replicationFactor={topic.replication_factor}, assignments={assignments}, "
+        f"configs={configs})"
+    )

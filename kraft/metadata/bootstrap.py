@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_common.errors import ConfigInvalid, InvalidRecord, UnsupportedVersion
@@ -42,6 +42,8 @@ class BootstrapMetadata:
 
     records: tuple[VersionedRecord, ...]
     metadata_version: MetadataVersion
+    source: str = field(default="the default bootstrap", compare=False)
+    """Where they come from, for log lines."""
 
     @staticmethod
     def from_records(records: Sequence[VersionedRecord]) -> BootstrapMetadata:

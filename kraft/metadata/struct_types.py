@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from kafka_common.errors import InvalidFrame, UnsupportedVersion
 from kafka_common.json_values import JsonObject
+from kafka_common.observability.java_values import camel_case
 from kafka_common.protocol.primitives import unsigned_varint
 from kafka_common.protocol.wire_guard import read_unsigned_varint
 from kraft.metadata.wire_types import WireType
@@ -100,7 +101,7 @@ class StructLayout:
         """
         self._check_absent(value)
         return {
-            _camel_case(field.name): field.type.to_json(content)
+            camel_case(field.name): field.type.to_json(content)
             for field in self._present
             if (content := getattr(value, field.name)) != self._defaults[field.name]
             or field.tag is None
@@ -140,8 +141,3 @@ def struct(constructor: type[Any], *fields: Field) -> WireType:
     layout = StructLayout(constructor, fields, 0)
     least_bytes = sum(field.type.least_bytes for field in fields) + 1
     return WireType(layout.encode, layout.decode, layout.to_json, least_bytes)
-
-
-def _camel_case(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)

@@ -269,7 +269,6 @@ class ControllerLoop:
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Queues a new leader or epoch."""
-        _log.info("The leader of epoch %d is %s", leader.epoch, leader.leader_id)
         self._put(LeaderChanged(leader))
 
     def _deliver(self, outputs: Sequence[ControllerOutput]) -> None:

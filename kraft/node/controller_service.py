@@ -10,19 +10,24 @@ import contextlib
 import logging
 import random
 import socket
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
-from uuid import uuid4
+from typing import Any, Final, NamedTuple
+from uuid import UUID, uuid4
 
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import u16
 
-from kafka_common.api_error import ApiException
+from kafka_common.api_error import ApiError, ApiException
 from kafka_common.errors import InvalidFrame
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 from kafka_common.net.connection import Connection
+from kafka_common.observability.java_values import boolean, java_list, message_text
+from kafka_common.observability.prefixed_log import PrefixedLog
 from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.uuid_text import uuid_text
 from kafka_common.protocol.versioned_messages import request_schema
 from kafka_common.sanitizer import is_ip_address
 from kafka_common.wall_time import wall_time_ms
@@ -42,6 +47,7 @@ from kraft.metadata.bootstrap import (
     BootstrapMetadata,
     decode_bootstrap,
 )
+from kraft.metadata.metadata_version import MetadataVersion
 from kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from kraft.node.controller_config import ControllerServerConfig
 from kraft.node.controller_configuration import (
@@ -59,7 +65,19 @@ REGISTRATION_BACKOFF_MAX_MS: Final = 120_000
 _REGISTRATION_TIMEOUT_MS: Final = 5_000
 _CHECK_INTERVAL_S: Final = 0.5
 
-_log: Final = logging.getLogger("kafka.server.ControllerRegistrationManager")
+_registration_log: Final = logging.getLogger("kafka.server.ControllerRegistrationManager")
+
+
+class _Found(NamedTuple):
+    """What the metadata log says of the registration of this node."""
+
+    metadata_version: MetadataVersion
+    incarnation_id: UUID | None
+    """None: it is not registered."""
+
+    @property
+    def is_unsupported(self) -> bool:
+        return not self.metadata_version.is_controller_registration_supported
 
 
 def read_bootstrap(
@@ -73,7 +91,8 @@ def read_bootstrap(
     if not file.exists():
         return BootstrapMetadata.from_configuration(inter_broker_protocol_version)
     with file.open("rb") as content:
-        return decode_bootstrap(content.read(MAX_BOOTSTRAP_BYTES))
+        read = decode_bootstrap(content.read(MAX_BOOTSTRAP_BYTES))
+    return replace(read, source=f"the binary bootstrap metadata file: {file}")
 
 
 def controller_maker(
@@ -90,6 +109,7 @@ def controller_maker(
         # Kafka resolves host names, too; the controller must not wait for a resolver.
         is_resolvable=is_ip_address,
         wall_time_ms=wall_time_ms,
+        nano_time=time.monotonic_ns,
     )
     interval_s = config.integer("leader.imbalance.check.interval.seconds")
     is_balancing = config.is_enabled("auto.leader.rebalance.enable")
@@ -129,6 +149,7 @@ class ControllerRegistrations:
         security: ClientSecurity = PLAINTEXT,
     ) -> None:
         self._node_id = config.node_id
+        self._logged: _Found | None = None
         self._voters = config.voters
         self._driver = driver
         self._loop = loop
@@ -152,51 +173,94 @@ class ControllerRegistrations:
                 for name, known in default_feature_map().items()
             ),
         )
+        self._logger = PrefixedLog(
+            _registration_log,
+            f"[ControllerRegistrationManager id={config.node_id} "
+            f"incarnation={uuid_text(self._wanted.incarnation_id)}] ",
+        )
 
     async def run(self) -> None:
         """Registers whenever the registration is missing, until the controller ends."""
+        self._logger.info("initialized channel manager.")
         with contextlib.suppress(ConnectionAbortedError):
             await self._keep_registered()
 
     async def _keep_registered(self) -> None:
         backoff_ms = REGISTRATION_BACKOFF_MS
         while True:
-            if not await self._loop.look(self._is_due):
+            found = await self._loop.look(self._found)
+            if found != self._logged:
+                self._logged = found
+                self._log_found(found)
+            if found.is_unsupported or found.incarnation_id == self._wanted.incarnation_id:
                 await asyncio.sleep(_CHECK_INTERVAL_S)
                 continue
-            error = await self._register()
-            if error is None:
+            if await self._register():
                 backoff_ms = REGISTRATION_BACKOFF_MS
                 await asyncio.sleep(_CHECK_INTERVAL_S)
                 continue
-            _log.info("Unable to register controller %d: %s", self._node_id, error)
             await asyncio.sleep(backoff_ms / 1000)
             backoff_ms = min(2 * backoff_ms, REGISTRATION_BACKOFF_MAX_MS)
 
-    def _is_due(self, controller: QuorumController) -> bool:
+    def _found(self, controller: QuorumController) -> _Found:
         state = controller.state
-        if not state.features.metadata_version.is_controller_registration_supported:
-            return False
         known = state.cluster.controllers().get(self._node_id)
-        return known is None or known.incarnation_id != self._wanted.incarnation_id
+        return _Found(
+            state.features.metadata_version, None if known is None else known.incarnation_id
+        )
 
-    async def _register(self) -> str | None:
-        """Sends the registration to the active controller; returns the error, None without one."""
+    def _log_found(self, found: _Found) -> None:
+        if found.is_unsupported:
+            self._logger.info(
+                "maybeSendControllerRegistration: cannot register yet because the metadata.version "
+                "is still %s, which does not support KIP-919 controller registration.",
+                found.metadata_version,
+            )
+        elif found.incarnation_id == self._wanted.incarnation_id:
+            self._logger.info("Our registration has been persisted to the metadata log.")
+        elif found.incarnation_id is not None:
+            self._logger.info(
+                "Found registration for %s instead of our incarnation.",
+                uuid_text(found.incarnation_id),
+            )
+
+    async def _register(self) -> bool:
+        """Sends the registration to the active controller; whether it was acknowledged."""
         leader_id = self._driver.node.leader_and_epoch.leader_id
         if leader_id is None:
-            return "no controller is active"
+            return False
+        self._logger.info(
+            "sendControllerRegistration: attempting to send %s", _request_text(self._wanted)
+        )
+        refusal: ApiError | None = None
         try:
             if leader_id == self._node_id:
                 await self._loop.ask(RegisterController(self._wanted), _REGISTRATION_TIMEOUT_MS)
-                return None
-            return await self._register_at(self._voters.endpoints[leader_id])
-        except (ApiException, OSError, InvalidFrame) as error:
-            return str(error)
-        except Exception as error:  # noqa: BLE001 - the next try must come whatever happens
-            _log.exception("Registering controller %d failed", self._node_id)
-            return str(error)
+            else:
+                refusal = await self._register_at(self._voters.endpoints[leader_id])
+        except ApiException as error:
+            refusal = error.to_error()
+        except (OSError, InvalidFrame) as error:
+            self._logger.info("Unable to send the registration to node %d: %s", leader_id, error)
+            return False
+        except Exception:
+            self._logger.exception("RegistrationResponseHandler: unknown error")
+            return False
+        if refusal is not None:
+            # Kafka's channel asks the next controller without a word.
+            is_moving = refusal.error is ErrorCode.not_controller
+            self._logger.log(
+                logging.DEBUG if is_moving else logging.INFO,
+                "RegistrationResponseHandler: controller returned error %s (%s)",
+                refusal.error.name.upper(), refusal.message,
+            )  # fmt: skip
+            return False
+        self._logger.info(
+            "RegistrationResponseHandler: controller acknowledged ControllerRegistrationRequest."
+        )
+        return True
 
-    async def _register_at(self, endpoint: NodeAddress) -> str | None:
+    async def _register_at(self, endpoint: NodeAddress) -> ApiError | None:
         schema = request_schema(ApiKey.CONTROLLER_REGISTRATION, 0)
         wanted = self._wanted
         connection = await Connection.open(
@@ -228,7 +292,20 @@ class ControllerRegistrations:
         finally:
             await connection.close()
         error = ErrorCode(response.error_code)
-        return None if error is ErrorCode.none else response.error_message or error.name
+        return None if error is ErrorCode.none else ApiError(error, response.error_message)
+
+
+def _request_text(request: ControllerRegistrationRequest) -> str:
+    listeners = (
+        message_text(each).replace("BrokerEndpoint", "Listener") for each in request.listeners
+    )
+    features = (message_text(each).replace("BrokerFeature", "Feature") for each in request.features)
+    return (
+        f"ControllerRegistrationRequestData(controllerId={request.controller_id}, "
+        f"incarnationId={uuid_text(request.incarnation_id)}, "
+        f"zkMigrationReady={boolean(request.zk_migration_ready)}, "
+        f"listeners={java_list(listeners)}, features={java_list(features)})"
+    )
 
 
 def _listeners(schema: Any, endpoints: Sequence[BrokerEndpoint]) -> tuple[Any, ...]:

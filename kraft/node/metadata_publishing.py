@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Final, Protocol
 
+from kafka_common.observability.prefixed_log import PrefixedLog
 from kraft.metadata.metadata_batches import iterate_records_of
 from kraft.metadata.records import (
     AbortTransactionRecord,
@@ -37,6 +38,10 @@ class MetadataPublisher(Protocol):
     """Keeps a copy of some of the metadata.  For the event loop; must not take long."""
 
     @property
+    def name(self) -> str:
+        """Kafka's name of the publisher."""
+
+    @property
     def record_types(self) -> Collection[type[MetadataRecord]]:
         """The types of records that this publisher gets."""
 
@@ -54,9 +59,12 @@ class MetadataPublishing:
     """Reads the committed log of one node.  For the event loop."""
 
     def __init__(
-        self, driver: Callable[[], RaftDriver], publishers: Sequence[MetadataPublisher]
-    ) -> None:
+        self, node_id: int, driver: Callable[[], RaftDriver],
+        publishers: Sequence[MetadataPublisher],
+    ) -> None:  # fmt: skip
         """``driver`` is called when the first records come."""
+        self._node_id = node_id
+        self._logger = PrefixedLog(_log, f"[MetadataLoader id={node_id}] ")
         self._driver = driver
         self._publishers = publishers
         self._types = frozenset(
@@ -92,7 +100,7 @@ class MetadataPublishing:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
             # Without new records, a client would keep a permission that was removed.
-            _log.error("The metadata log cannot be followed any more", exc_info=error)
+            self._logger.error("The metadata log cannot be followed any more", exc_info=error)
             self._driver().listener_failed(error)
 
     async def _take_in(self, records: Sequence[MetadataRecord], next_offset: int) -> None:
@@ -141,8 +149,16 @@ class MetadataPublishing:
         committed = driver.node.high_watermark
         if self._is_catching_up and committed is not None and next_offset >= committed:
             self._is_catching_up = False
-            _log.info("Caught up with the metadata log at offset %d", next_offset)
+            self._logger.info(
+                "initializeNewPublishers: The loader finished catching up to the current high "
+                "water mark of %d",
+                committed,
+            )
             for publisher in self._publishers:
+                self._logger.info(
+                    "InitializeNewPublishers: initializing %s with a snapshot at offset %d",
+                    f"{publisher.name} controller id={self._node_id}", next_offset - 1,
+                )  # fmt: skip
                 publisher.caught_up()
         driver.advanced(LISTENER_NAME, next_offset)
 

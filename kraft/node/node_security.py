@@ -80,6 +80,7 @@ def _authorizer(config: ControllerServerConfig) -> StandardAuthorizer | None:
     if settings is None:
         return None
     return StandardAuthorizer(
+        node_id=config.node_id,
         super_users=frozenset(Principal(*user) for user in settings.super_users),
         allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
         now_s=time.monotonic,

@@ -22,6 +22,7 @@ from typing import Any, Final
 from kafka_common.model import Endpoint
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 from kafka_common.observability.metrics import Metrics
+from kafka_common.observability.prefixed_log import PrefixedLog
 from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
 from kafka_common.process.wall_clock import WallClock
 from kraft.controller.quorum_controller import QuorumController
@@ -55,6 +56,9 @@ UPKEEP_S: Final = 1.0
 """The interval at which the log's deferred tasks run: deletions, flushes of old segments."""
 
 _log: Final = logging.getLogger("kafka.raft.KafkaRaftManager")
+_shared_log: Final = logging.getLogger("kafka.server.SharedServer")
+_controller_log: Final = logging.getLogger("kafka.server.ControllerServer")
+_server_log: Final = logging.getLogger("kafka.server.KafkaRaftServer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,11 @@ class QuorumNode:
         RaftFatal, KafkaStorage or OSError if the node must not continue; ConfigInvalid if it cannot
         bind a listener's address.
         """
+        local_id = self._settings.local.id
+        shared = PrefixedLog(_shared_log, f"[SharedServer id={local_id}] ")
+        controller = PrefixedLog(_controller_log, f"[ControllerServer id={local_id}] ")
+        controller.info("Starting controller")
+        shared.info("Starting SharedServer")
         async with self._open_log() as log:
             node = self._raft_node(log)
             driver = self._make_driver(node, log)
@@ -162,6 +171,7 @@ class QuorumNode:
             try:
                 return await self._serve(driver, channels)
             finally:
+                controller.info("shutting down")
                 upkeep.cancel()
                 if self._snapshots is not None:
                     await self._snapshots.close()
@@ -169,6 +179,7 @@ class QuorumNode:
                     await self._controller.close()
                 await channels.close()
                 await asyncio.wait((upkeep,))
+                shared.info("Stopping SharedServer")
 
     async def _serve(self, driver: RaftDriver, channels: RaftChannels) -> bool:
         settings = self._settings
@@ -196,7 +207,9 @@ class QuorumNode:
         stopping = asyncio.create_task(self._stop_wanted.wait())
         self._driver = driver
         self._started.set()
-        _log.info("Node %d of cluster %s started", settings.local.id, settings.cluster_id)
+        PrefixedLog(_server_log, f"[KafkaRaftServer nodeId={settings.local.id}] ").info(
+            "Kafka Server started"
+        )
         try:
             waited_for: list[asyncio.Future[Any]] = [running, stopping]
             if self._controller is not None:

@@ -11,23 +11,26 @@ Source: Kafka ``kafka.Kafka``, ``KafkaRaftServer``, ``SharedServer`` (its fatal 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
-import queue
 import signal
 import socket
 import sys
+import threading
+import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, TextIO
 from uuid import uuid4
 
 from typing_extensions import override
 
 from kafka_common.errors import ConfigInvalid
 from kafka_common.net.client_security import ClientSecurity
+from kafka_common.observability.log_text import Log4jFormatter
 from kafka_common.observability.loop_watch import watching
 from kafka_common.observability.metrics import Metrics
 from kafka_common.process.interpreter import set_up_interpreter
@@ -54,9 +57,10 @@ from replica_manager.quotas.mutation_quotas import MutationQuotas
 
 FAILED: Final = 1
 MAX_QUEUED_LINES: Final = 10_000
-"""The most log lines that wait to be written.  Further ones are lost, because elections must not
-wait for a terminal."""
-_FORMAT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+"""The most log lines that wait to be written.  Further ones are lost and counted, because elections
+must not wait for a terminal."""
+GATHER_S: Final = 0.02
+"""The pause in which lines gather before they are written."""
 _REFUSED: Final[Mapping[str, str]] = {
     "zookeeper.metadata.migration.enable": "false: migration from ZooKeeper is not supported",
     "create.topic.policy.class.name": "no value: Java policies cannot be loaded",
@@ -65,6 +69,7 @@ _REFUSED: Final[Mapping[str, str]] = {
 """Keys that are not supported, with the only allowed value.  A user relies on a value that is set,
 so it is refused and not ignored."""
 _log: Final = logging.getLogger("kafka.server.KafkaRaftServer")
+_signal_log: Final = logging.getLogger("org.apache.kafka.common.utils.LoggingSignalHandler")
 
 
 def run_node(path: Path, metrics_port: int | None = None) -> int:
@@ -83,7 +88,7 @@ def run_node(path: Path, metrics_port: int | None = None) -> int:
         )
         stack.callback(locks.release)
         lines = _log_to_stderr()
-        stack.callback(lines.stop)
+        stack.callback(lines.close)
         metrics = Metrics()
         if metrics_port is not None:
             from replica_manager.metrics_server import MetricsServer
@@ -112,7 +117,9 @@ async def _run(
     publishers: Sequence[MetadataPublisher],
 ) -> int:
     node = QuorumNode(settings, metrics)
-    node.add_listener(PUBLISHING, MetadataPublishing(lambda: node.driver, publishers))
+    node.add_listener(
+        PUBLISHING, MetadataPublishing(config.node_id, lambda: node.driver, publishers)
+    )
     node.set_controller(controller_maker(config, settings.cluster_id, bootstrap))
     is_stopping = False
 
@@ -121,7 +128,7 @@ async def _run(
         if is_stopping:
             os._exit(128 + number)
         is_stopping = True
-        _log.info("Terminating process due to signal %s", signal.Signals(number).name)
+        _signal_log.info("Terminating process due to signal %s", signal.Signals(number).name)
         node.stop()
 
     loop = asyncio.get_running_loop()
@@ -209,34 +216,61 @@ def _refuse_unsupported(config: ControllerServerConfig) -> None:
             raise ConfigInvalid(key, str(config.values[key]), allowed)
 
 
-class _LineQueue(QueueHandler):
-    """Passes log lines to the thread that writes them; drops them while its queue is full."""
+class LineWriter(logging.Handler):
+    """Writes log lines in a thread of its own; the caller never waits for the terminal."""
+
+    def __init__(self, terminal: TextIO, most_queued: int = MAX_QUEUED_LINES) -> None:
+        super().__init__()
+        self.setFormatter(Log4jFormatter())
+        self._terminal = terminal
+        self._most_queued = most_queued
+        self._lines: deque[str] = deque()
+        self._lost = 0
+        self._is_closed = False
+        self._has_work = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+        self._thread.start()
 
     @override
-    def enqueue(self, record: logging.LogRecord) -> None:
-        try:
-            self.queue.put_nowait(record)
-        except queue.Full:
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(self._lines) >= self._most_queued:
+            self._lost += 1
             return
-
-
-class LineWriter(QueueListener):
-    """The thread that writes log lines; ``stop`` returns when all are written."""
+        if self._lost:
+            text = f"{self._lost} log lines before this one were lost: stderr takes no more"
+            lost = logging.makeLogRecord(
+                {"name": _log.name, "levelno": logging.WARNING, "msg": text}
+            )
+            self._lost = 0
+            self._lines.append(self.format(lost))
+        self._lines.append(self.format(record))
+        self._has_work.set()
 
     @override
-    def enqueue_sentinel(self) -> None:
-        # The queue may be full: wait until the thread has written a line.
-        cast("queue.Queue[object]", self.queue).put(None)
+    def close(self) -> None:
+        """Returns when all lines are written."""
+        self._is_closed = True
+        self._has_work.set()
+        self._thread.join()
+        super().close()
+
+    def _run(self) -> None:
+        while not self._is_closed or self._lines:
+            self._has_work.wait()
+            if not self._is_closed:
+                # Many lines often follow each other; to write each by itself costs more time.
+                time.sleep(GATHER_S)
+            self._has_work.clear()
+            while self._lines:
+                written = "".join(f"{self._lines.popleft()}\n" for _ in range(len(self._lines)))
+                with contextlib.suppress(OSError):  # nobody reads it any more
+                    self._terminal.write(written)
+                    self._terminal.flush()
 
 
-def _log_to_stderr() -> QueueListener:
-    """Sends log lines to stderr, written by their own thread."""
-    writer = logging.StreamHandler(sys.stderr)
-    writer.setFormatter(logging.Formatter(_FORMAT))
-    lines: queue.Queue[logging.LogRecord] = queue.Queue(MAX_QUEUED_LINES)
+def _log_to_stderr() -> LineWriter:
+    writer = LineWriter(sys.stderr)
     root = logging.getLogger()
-    root.addHandler(_LineQueue(lines))
+    root.addHandler(writer)
     root.setLevel(logging.INFO)
-    listener = LineWriter(lines, writer)
-    listener.start()
-    return listener
+    return writer

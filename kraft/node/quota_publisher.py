@@ -33,6 +33,8 @@ def mutation_quotas(config: ControllerServerConfig) -> MutationQuotas:
 class MutationQuotaPublisher:
     """Keeps the mutation quotas of a controller's clients equal to the log."""
 
+    name = "DynamicClientQuotaPublisher"
+
     record_types = frozenset((ClientQuotaRecord,))
 
     def __init__(self, mutations: MutationQuotas) -> None:

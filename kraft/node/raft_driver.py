@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 import time
 from collections import deque
@@ -42,6 +41,7 @@ from kraft.raft.inputs import (
     Resign,
 )
 from kraft.raft.kafka_raft_client import KafkaRaftClient
+from kraft.raft.log_lines import raft_logger
 from kraft.raft.messages import AnyRaftResponse, FetchSnapshotResponse, RaftRequest
 from kraft.raft.outputs import (
     DeliverCommit,
@@ -68,7 +68,6 @@ STEPS_AT_ONCE: Final = 8
 STEP_PAUSE_S: Final = 0.1
 """The interval at which a waiting driver checks whether a step may begin."""
 
-_log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClientDriver")
 T = TypeVar("T")
 
 
@@ -169,6 +168,7 @@ class RaftDriver:
         self._plan_flush = plan_flush
         self._elections = elections
         self._metrics = metrics
+        self._logger = raft_logger("KafkaRaftClientDriver", node.local)
         self._now_ms = now_ms or WallClock()
         self._may_step = may_step
         self._is_leaving = False
@@ -312,10 +312,12 @@ class RaftDriver:
         """
         if self._may_step() or self._is_leaving:
             return
-        _log.error("The node waits: it takes no part in the quorum before it can open files")
+        self._logger.error(
+            "The node waits: it takes no part in the quorum before it can open files"
+        )
         while not self._may_step() and not self._is_leaving:
             await asyncio.sleep(STEP_PAUSE_S)
-        _log.info("The node goes on")
+        self._logger.info("The node goes on")
 
     async def _step(self, happened: _Input) -> None:
         if isinstance(happened, _ListenerFailed):
@@ -383,11 +385,10 @@ class RaftDriver:
                 case DeliverLeader(name, leader):
                     self._listeners[name].handle_leader_change(leader)
                 case ShutdownDone(is_graceful):
-                    _log.info(
-                        "Graceful shutdown completed"
-                        if is_graceful
-                        else "Shutdown timed out: nobody has taken over"
-                    )
+                    if is_graceful:
+                        self._logger.info("Completed graceful shutdown of RaftClient")
+                    else:
+                        self._logger.error("Graceful shutdown of RaftClient failed")
                     self._left = is_graceful
                 case _:
                     assert_never(output)

@@ -15,7 +15,7 @@ from kraft.raft.values import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
 from replica_manager.log import partition_metadata
 from replica_manager.log.files import LOG_SUFFIX, offset_in_name
 
-_log = logging.getLogger("kafka.raft.KafkaMetadataLog")
+_log = logging.getLogger("kafka.raft.KafkaMetadataLog$")
 
 
 def claim(directory: Path) -> None:
@@ -67,5 +67,6 @@ def recover_snapshots(directory: Path, log_start_offset: int) -> MetadataSnapsho
         else:
             kept.append(name.snapshot_id)
     snapshots = MetadataSnapshotFiles(directory, kept)
-    _log.info("Initialized snapshots with IDs %s from %s", snapshots.ids, directory)
+    listed = ", ".join(map(str, snapshots.ids))
+    _log.info("Initialized snapshots with IDs SortedSet(%s) from %s", listed, directory)
     return snapshots

@@ -35,6 +35,8 @@ _log: Final = logging.getLogger("kafka.server.metadata.AclPublisher")
 class AclPublisher:
     """Keeps an authorizer's ACLs equal to the log."""
 
+    name = "AclPublisher"
+
     record_types = frozenset((AccessControlEntryRecord, RemoveAccessControlEntryRecord))
 
     def __init__(self, authorizer: StandardAuthorizer) -> None:
@@ -90,6 +92,8 @@ class AclPublisher:
 
 class ScramPublisher:
     """Keeps the users' SCRAM credentials equal to the log."""
+
+    name = "ScramPublisher"
 
     record_types = frozenset((UserScramCredentialRecord, RemoveUserScramCredentialRecord))
 

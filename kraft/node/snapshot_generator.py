@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
 
 from kafka_common.errors import IllegalState
+from kafka_common.observability.prefixed_log import PrefixedLog
 from kraft.controller.offsets import NONE
 from kraft.controller.quorum_controller import QuorumController
 from kraft.controller.quorum_controller_state import QuorumControllerState
@@ -34,6 +35,7 @@ SLICE_S: Final = 0.005
 _RECORDS_AT_ONCE: Final = 32
 
 _log: Final = logging.getLogger("org.apache.kafka.image.publisher.SnapshotGenerator")
+_emitter_log: Final = logging.getLogger("org.apache.kafka.image.publisher.SnapshotEmitter")
 
 
 class RawSnapshotWriter(Protocol):
@@ -111,6 +113,9 @@ class SnapshotGenerator(Generic[W]):
         """When the last snapshot was made; before the first, when the generator was created."""
         self.is_busy = False
         """Whether a snapshot is being made."""
+        node_id = state.features.quorum_features.node_id
+        self._logger = PrefixedLog(_log, f"[SnapshotGenerator id={node_id}] ")
+        self._emitter_logger = PrefixedLog(_emitter_log, f"[SnapshotEmitter id={node_id}] ")
         self._state = state
         self._controller = controller
         self._store = store
@@ -151,21 +156,21 @@ class SnapshotGenerator(Generic[W]):
     def _begin(self, snapshot_id: OffsetAndEpoch, progress: CommittedProgress, reason: str) -> None:
         name = f"snapshot {snapshot_id.offset:020d}-{snapshot_id.epoch:010d}"
         if self.disabled_reason is not None:
-            _log.error(
+            self._logger.error(
                 "Not emitting %s despite the fact that %s because snapshots are disabled; %s",
                 name,
                 reason,
                 self.disabled_reason,
             )
             return
-        _log.info("Creating new KRaft snapshot file %s because %s.", name, reason)
+        self._logger.info("Creating new KRaft snapshot file %s because %s.", name, reason)
         # Only control records can be between the stable offset and the snapshot's end, and these
         # do not change the state.
         stable = self._state.offsets.last_stable_offset
         try:
             self._state.registry.hold(stable)
         except IllegalState:
-            _log.exception("KRaft snapshot file generation error: %s", name)
+            self._logger.exception("KRaft snapshot file generation error: %s", name)
             return
         self.is_busy = True
         timestamp_ms = progress.append_timestamp_ms
@@ -201,23 +206,23 @@ class SnapshotGenerator(Generic[W]):
         try:
             writer = self._store.create_snapshot(snapshot_id)
             if writer is None:
-                _log.error("Not generating %s because it already exists.", name)
+                self._emitter_logger.error("Not generating %s because it already exists.", name)
                 return
             try:
                 size = await self._write(writer, snapshot_id.epoch, stable, timestamp_ms)
                 if size is None:
-                    _log.info("%s is not needed any more", name)
+                    self._logger.info("%s is not needed any more", name)
                     return
                 self._store.add_snapshot(writer)
             finally:
                 writer.close()
             self.latest_bytes, self.latest_ms = size, self._now_ms()
-            _log.info("Successfully wrote %s", name)
+            self._emitter_logger.info("Successfully wrote %s", name)
         except ConnectionAbortedError:
-            _log.info("%s is not needed any more: the controller has ended", name)
-        except Exception:  # noqa: BLE001 - the node can do without snapshots
+            self._logger.info("%s is not needed any more: the controller has ended", name)
+        except Exception:
             # When the next snapshot is due, there may be enough memory, threads or disk space.
-            _log.exception("KRaft snapshot file generation error: %s", name)
+            self._logger.exception("KRaft snapshot file generation error: %s", name)
         finally:
             with suppress(ConnectionAbortedError):  # the controller has ended, with its registry
                 await self._controller.look(lambda _: self._end(stable))

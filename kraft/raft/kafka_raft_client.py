@@ -35,6 +35,7 @@ from kraft.raft.inputs import (
     Resign,
 )
 from kraft.raft.leader_state import LeaderState
+from kraft.raft.log_lines import voters_text
 from kraft.raft.messages import Endpoints
 from kraft.raft.node import Node
 from kraft.raft.outputs import FlushLog, RaftOutput, ShutdownDone
@@ -89,6 +90,7 @@ class KafkaRaftClient:
         self._deadline_ms = NEVER_MS
         self._clean_at_ms = NEVER_MS
         self._has_left = False
+        self._shutdown_timeout_ms = 0
 
     # State.
 
@@ -128,6 +130,11 @@ class KafkaRaftClient:
         return self._node.quorum.state.election
 
     @property
+    def local(self) -> ReplicaKey | None:
+        """The node's id and directory; None for an observer without an id."""
+        return self._node.local
+
+    @property
     def log(self) -> RaftLog:
         """The node's log."""
         return self._node.log
@@ -152,7 +159,11 @@ class KafkaRaftClient:
 
         RaftFatal if a record in the log names voters: this node must not take part then.
         """
-        refuse_voter_records(self._node.log)
+        node = self._node
+        node.logger.info("Reading KRaft snapshot and log as part of the initialization")
+        refuse_voter_records(node.log)
+        node.logger.info("Starting voters are %s", voters_text(node.voters, node.listener_name))
+        node.log_request_manager()
         self._node.quorum.initialize(stored, self._node.log_end, now_ms)
         if self._node.quorum.is_voter:
             # Records of an earlier run may be only in the page cache, and the first Fetch
@@ -165,6 +176,7 @@ class KafkaRaftClient:
     def register(self, listener: str, now_ms: int) -> list[RaftOutput]:
         """Registers a listener that reads from the beginning; a known one begins again."""
         self._node.listeners.register(listener)
+        self._node.logger.info("Registered the listener %s", listener)
         return self._poll(now_ms)
 
     def step(self, happened: RaftInput, now_ms: int) -> list[RaftOutput]:
@@ -192,6 +204,7 @@ class KafkaRaftClient:
             case RaftShutdown(timeout_ms):
                 self._node.logger.info("Beginning graceful shutdown")
                 self._node.shutdown_deadline_ms = now_ms + timeout_ms
+                self._shutdown_timeout_ms = timeout_ms
             case _:
                 assert_never(happened)
         return self._poll(now_ms)
@@ -258,6 +271,12 @@ class KafkaRaftClient:
         can_go = not quorum.is_voter or quorum.is_only_voter or quorum.has_remote_leader
         if can_go or now_ms >= node.shutdown_deadline_ms:
             self._has_left = True
+            if can_go:
+                node.logger.info("Graceful shutdown completed")
+            else:
+                node.logger.warning(
+                    "Graceful shutdown timed out after %dms", self._shutdown_timeout_ms
+                )
             node.emit(ShutdownDone(is_graceful=can_go))
         return self._has_left
 

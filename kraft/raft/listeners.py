@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kafka_common.observability.prefixed_log import PrefixedLog
 from kraft.raft.leader_state import LeaderState
 from kraft.raft.outputs import DeliverCommit, DeliverLeader, DeliverSnapshot, RaftOutput
 from kraft.raft.quorum import Quorum
@@ -32,8 +33,15 @@ class _Listener:
 class RaftListeners:
     """The listeners of one node, by name."""
 
-    def __init__(self, quorum: Quorum, log: RaftLog, emit: Callable[[RaftOutput], None]) -> None:
+    def __init__(
+        self,
+        quorum: Quorum,
+        log: RaftLog,
+        emit: Callable[[RaftOutput], None],
+        logger: PrefixedLog,
+    ) -> None:
         self._quorum = quorum
+        self._logger = logger
         self._log = log
         self._emit = emit
         self._listeners: dict[str, _Listener] = {}
@@ -64,7 +72,11 @@ class RaftListeners:
             listener.is_busy = True
             self._emit(DeliverSnapshot(name, snapshot_id))
             return
-        listener.next_offset = at = 0 if at is None else at
+        if at is None:
+            self._logger.info(
+                "Setting the next offset of %s to 0 since there are no snapshots", name
+            )
+            listener.next_offset = at = 0
         if at < high_watermark:
             listener.is_busy = True
             self._emit(DeliverCommit(name, at, high_watermark))

@@ -16,7 +16,8 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import RaftFatal
-from kafka_common.observability.java_values import java_list
+from kafka_common.model import address_text
+from kafka_common.observability.java_values import java_list, node
 from kraft.raft.config import QuorumConfig
 from kraft.raft.control_records import LeaderChange, encode_control_record
 from kraft.raft.leader_state import LeaderState, VoterOrObserver
@@ -102,7 +103,7 @@ class Node:
             voter_endpoints=self.voter_endpoints,
             persist=lambda election: self.emit(PersistElection(election)),
         )
-        self.listeners = RaftListeners(self.quorum, log, self.emit)
+        self.listeners = RaftListeners(self.quorum, log, self.emit, self.logger)
         self.requests = RequestManager(
             self._bootstrap(bootstrap_servers),
             config.request_timeout_ms,
@@ -117,6 +118,15 @@ class Node:
             return {FIRST_BOOTSTRAP_ID - at: server for at, server in enumerate(servers)}
         local_id = None if self.local is None else self.local.id
         return {voter: self.voters.endpoints[voter] for voter in self.voters.others(local_id)}
+
+    def log_request_manager(self) -> None:
+        """Logs which nodes are asked for the leader at first."""
+        if any(each < 0 for each in self.requests.bootstrap_servers):
+            kind, nodes = "bootstrap servers", dict(self.requests.bootstrap_servers)
+        else:
+            kind, nodes = "static voters", dict(self.voters.endpoints)
+        listed = (node(each, address_text(*address), None) for each, address in nodes.items())
+        self.logger.info("Starting request manager with %s: %s", kind, java_list(listed))
 
     def voter_endpoints(self, voter_id: int) -> Endpoints:
         """The endpoints of a voter; empty for a node that is no voter."""

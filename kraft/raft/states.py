@@ -33,6 +33,11 @@ class StateName(StrEnum):
     FOLLOWER = "follower"
     RESIGNED = "resigned"
 
+    @property
+    def label(self) -> str:
+        """The state's name in drawings."""
+        return self.value.capitalize()
+
 
 VALID_PREVIOUS: Final[Mapping[StateName, frozenset[StateName]]] = {
     StateName.UNATTACHED: frozenset(StateName),

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from kafka_common.acls import AclOperation, PatternType, PermissionType, ResourceType, pascal_name
 from kafka_common.api_error import ApiException
+from kafka_common.observability.prefixed_log import PrefixedLog
 from replica_manager.security.acl_cache import WILDCARD, AclBinding, AclCache
 from replica_manager.security.audit_log import LONGEST_NAME
 from replica_manager.security.authorizer import Authorizer, Requester, verdict_of
@@ -38,6 +39,7 @@ class StandardAuthorizer(Authorizer):
     def __init__(
         self,
         *,
+        node_id: int = 0,
         super_users: frozenset[Principal] = frozenset(),
         allow_everyone_if_no_acl_found: bool = False,
         now_s: Callable[[], float] = lambda: 0.0,
@@ -48,6 +50,12 @@ class StandardAuthorizer(Authorizer):
             allow_everyone_if_no_acl_found=allow_everyone_if_no_acl_found,
             now_s=now_s,
         )
+        self._logger = PrefixedLog(_log, f"[StandardAuthorizer {node_id}] ")
+        self._logger.info(
+            "set super.users=%s, default result=%s",
+            ",".join(sorted(map(str, super_users))),
+            "ALLOWED" if allow_everyone_if_no_acl_found else "DENIED",
+        )
         self.is_loaded = False
         """Whether all committed ACLs were loaded."""
 
@@ -55,7 +63,7 @@ class StandardAuthorizer(Authorizer):
         """Marks the ACLs as loaded, so that requests are authorized by them from now on."""
         if not self.is_loaded:
             self.is_loaded = True
-            _log.info("Completed initial ACL load process.")
+            self._logger.info("Completed initial ACL load process.")
 
     @override
     def _decision(

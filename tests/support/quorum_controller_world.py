@@ -177,6 +177,7 @@ class QuorumWorld:
             new_uuid=lambda: UUID(int=next(self._uuids)),
             is_resolvable=str.isalnum,
             wall_time_ms=lambda: self.now_ms,
+            nano_time=lambda: self.now_ms * 1_000_000,
         )
         raft = self.rafts[node_id] = RaftOfNode(node_id, self.log)
         changed = replace(self._config, node_id=node_id, **changes)  # type: ignore[arg-type] # as named

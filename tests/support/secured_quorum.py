@@ -107,7 +107,7 @@ class SecuredQuorum(Quorum):
         node.set_controller(controller_maker(self.config(node_id), CLUSTER_ID, bootstrap))
         quotas = MutationQuotaPublisher(self.mutations[node_id])
         publishers = (*self.security[node_id].publishers, quotas)
-        node.add_listener(LISTENER_NAME, MetadataPublishing(lambda: node.driver, publishers))
+        node.add_listener(LISTENER_NAME, MetadataPublishing(1, lambda: node.driver, publishers))
 
 
 class Client:

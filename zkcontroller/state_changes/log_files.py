@@ -33,24 +33,13 @@ from typing import Final, Protocol, TextIO
 
 from typing_extensions import override
 
-from kafka_common.observability.log_text import throwable_text
+from kafka_common.observability.log_text import LEVEL_NAMES, TRACE, throwable_text
 from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER
 from zkcontroller.state_changes.log_writer import LogWriter
 from zkcontroller.state_changes.record import StateChange
 
-TRACE: Final = 5
-
-LEVELS: Final[Mapping[str, int]] = {
-    "TRACE": TRACE,
-    "DEBUG": logging.DEBUG,
-    "INFO": logging.INFO,
-    "WARN": logging.WARNING,
-    "ERROR": logging.ERROR,
-    "FATAL": logging.CRITICAL,
-}
+LEVELS: Final[Mapping[str, int]] = {name: number for number, name in LEVEL_NAMES.items()}
 """log4j's levels by name, as Python's numbers."""
-
-_NAME_OF: Final = {number: name for name, number in LEVELS.items()}
 
 _FILE_OF: Final = {
     "": "server.log",
@@ -186,7 +175,7 @@ class _QueueHandler(logging.Handler):
         cause = getattr(record, "cause", None)
         if cause is None and record.exc_info and record.exc_info[1] is not None:
             cause = throwable_text(record.exc_info[1])
-        level = _NAME_OF.get(record.levelno, record.levelname)
+        level = LEVEL_NAMES.get(record.levelno, record.levelname)
         self._writer.log(self._file_name, record.created, level, record.name, message, cause)
 
     @override

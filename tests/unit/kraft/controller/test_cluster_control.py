@@ -102,7 +102,12 @@ class World:
             session_timeout_ms=SESSION_TIMEOUT_MS,
         )
         self.partitions = Partitions()
-        self.control = HeartbeatControl(self.cluster, self.features, self.partitions)
+        self.control = HeartbeatControl(
+            self.cluster,
+            self.features,
+            self.partitions,
+            SnapshotRegistry().logger("ReplicationControlManager"),
+        )
         self.now_ms = 0
         self.next_offset = 100
         self.cluster.activate(0)

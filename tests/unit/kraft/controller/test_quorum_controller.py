@@ -247,7 +247,7 @@ def test_an_atomic_result_above_the_limit_fails() -> None:
 
     assert refused.error is ErrorCode.unknown_server_error
     assert world.records == before
-    assert [fault.event for fault in world.faults] == ["CreateTopics"]
+    assert [fault.event for fault in world.faults] == ["createTopics"]
     assert not world.controllers[3000].is_active
 
 
@@ -259,7 +259,7 @@ def test_a_standby_refuses_writes_and_names_the_active_controller() -> None:
     refused = world.refusal(UnregisterBroker(1), 3001)
     assert (refused.error, str(refused)) == (
         ErrorCode.not_controller,
-        "no controller is known to be active",
+        "No controller appears to be active.",
     )
 
     world.elect(3000)
@@ -305,7 +305,7 @@ def test_an_append_for_an_epoch_that_is_over_is_not_for_this_controller(world: Q
     refused = world.refusal(topic("orders", (1,)))
 
     assert refused.error is ErrorCode.not_controller
-    assert "is node 3001" in str(refused)
+    assert "to be node 3001" in str(refused)
     assert world.faults == []
     assert not world.controllers[3000].is_active
 
@@ -329,7 +329,7 @@ def test_an_unexpected_error_costs_the_leadership(
     refused = world.refusal(topic("orders", (1,)))
 
     assert refused.error is ErrorCode.unknown_server_error
-    assert [fault.event for fault in world.faults] == ["CreateTopics"]
+    assert [fault.event for fault in world.faults] == ["createTopics"]
     assert world.controllers[3000].counters.metadata_errors == 1
     assert world.rafts[3000].resigned == [1]
 

@@ -38,6 +38,7 @@ from tests.support.quorum import Quorum, eventually
 class Recorder:
     """Wants topics; remembers what it was given."""
 
+    name = "Recorder"
     record_types = frozenset((TopicRecord,))
 
     def __init__(self) -> None:
@@ -79,7 +80,9 @@ class PublishingQuorum(Quorum):
 
     @override
     def equip(self, node: QuorumNode, _settings: QuorumNodeSettings) -> None:
-        node.add_listener(LISTENER_NAME, MetadataPublishing(lambda: node.driver, (self.recorder,)))
+        node.add_listener(
+            LISTENER_NAME, MetadataPublishing(1, lambda: node.driver, (self.recorder,))
+        )
 
     def append(self, *records: MetadataRecord) -> None:
         driver = self.nodes[1].driver
@@ -188,7 +191,7 @@ def batch(*records: MetadataRecord, base_offset: int = 0) -> bytes:
 async def test_a_snapshot_replaces_everything_and_is_not_all_there_is() -> None:
     driver = SnapshotOnly(batch(topic("a")) + batch(NoOpRecord(), topic("b"), base_offset=1))
     recorder = Recorder()
-    publishing = MetadataPublishing(lambda: cast(Any, driver), (recorder,))
+    publishing = MetadataPublishing(1, lambda: cast(Any, driver), (recorder,))
     data = batch(topic("before"), topic("after"), base_offset=98)
 
     publishing.handle_load_snapshot(OffsetAndEpoch(99, 1))
@@ -229,7 +232,7 @@ def test_credentials_are_those_of_the_log() -> None:
 async def test_who_does_not_know_the_high_watermark_has_not_caught_up() -> None:
     driver = SnapshotOnly(b"")
     recorder = Recorder()
-    publishing = MetadataPublishing(lambda: cast(Any, driver), (recorder,))
+    publishing = MetadataPublishing(1, lambda: cast(Any, driver), (recorder,))
 
     driver.node.high_watermark = None  # of a new leader until its first commit
     publishing.handle_commit(CommittedBatches(0, 1, batch(topic("a"))))

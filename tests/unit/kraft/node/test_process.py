@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import logging
-import queue
+import re
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final
@@ -71,36 +73,76 @@ def test_elections_are_as_the_file_wants_them(tmp_path: Path) -> None:
     assert made.replication.eligible_leader_replicas_enabled
 
 
-class Terminal(logging.Handler):
-    """One whose lines are held up until someone looks."""
+class Terminal(io.StringIO):
+    """Takes the first lines only when it is allowed to."""
 
     def __init__(self) -> None:
         super().__init__()
         self.has_line = threading.Event()
         self.is_looked_at = threading.Event()
-        self.lines: list[str] = []
 
     @override
-    def emit(self, record: logging.LogRecord) -> None:
+    def write(self, text: str) -> int:
         self.has_line.set()
         self.is_looked_at.wait()
-        self.lines.append(record.getMessage())
+        return super().write(text)
+
+    def lines(self) -> list[str]:
+        """What was written, without the times."""
+        return [re.sub(r"^\[[\d :,-]+\] ", "", line) for line in self.getvalue().splitlines()]
 
 
-def test_a_node_ends_when_its_last_lines_are_written_also_behind_a_full_queue() -> None:
-    terminal = Terminal()
-    lines: queue.Queue[logging.LogRecord] = queue.Queue(1)
-    writer = LineWriter(lines, terminal)
-    writer.start()
+@pytest.fixture
+def terminal() -> Terminal:
+    return Terminal()
+
+
+def test_a_node_ends_when_its_last_lines_are_written(terminal: Terminal) -> None:
+    writer = LineWriter(terminal)
+    logger = logging.Logger("kafka.server.KafkaRaftServer")
+    logger.addHandler(writer)
     with ThreadPoolExecutor(1) as executor:
-        lines.put(logging.makeLogRecord({"msg": "first"}))
+        logger.info("first")
         terminal.has_line.wait()
-        lines.put(logging.makeLogRecord({"msg": "last"}))
-        stopping = executor.submit(writer.stop)
-        # A writer that does not wait for room fails before anybody looks.
-        wait([stopping], timeout=0.1)
+        logger.info("last")
+        closing = executor.submit(writer.close)
+        # A writer that does not wait for its terminal fails before anybody looks.
+        wait([closing], timeout=0.1)
+        assert not closing.done()
         terminal.is_looked_at.set()
 
-        stopping.result()
+        closing.result()
 
-    assert terminal.lines == ["first", "last"]
+    assert terminal.lines() == [
+        "INFO first (kafka.server.KafkaRaftServer)",
+        "INFO last (kafka.server.KafkaRaftServer)",
+    ]
+
+
+def test_lines_that_cannot_be_queued_are_counted(terminal: Terminal) -> None:
+    writer = LineWriter(terminal, most_queued=2)
+    logger = logging.Logger("kafka.server.KafkaRaftServer")
+    logger.addHandler(writer)
+    logger.info("first")
+    terminal.has_line.wait()
+
+    for number in range(5):
+        logger.info("line %d", number)
+    terminal.is_looked_at.set()
+    while terminal.getvalue().count("\n") < 3:
+        time.sleep(0.01)
+    try:
+        raise OSError(28, "No space left on device", "/data/quorum-state")
+    except OSError:
+        logger.exception("Encountered fatal fault")
+    writer.close()
+
+    assert terminal.lines()[:6] == [
+        "INFO first (kafka.server.KafkaRaftServer)",
+        "INFO line 0 (kafka.server.KafkaRaftServer)",
+        "INFO line 1 (kafka.server.KafkaRaftServer)",
+        "WARN 3 log lines before this one were lost: stderr takes no more "
+        "(kafka.server.KafkaRaftServer)",
+        "ERROR Encountered fatal fault (kafka.server.KafkaRaftServer)",
+        "java.io.IOException: /data/quorum-state (No space left on device)",
+    ]
