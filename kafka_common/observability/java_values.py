@@ -1,7 +1,7 @@
 """Values as Java and Kafka's generated classes print them inside log lines.
 
 Source: ``AbstractCollection.toString``, ``Optional.toString``, Kafka ``MessageDataGenerator``
-(its ``toString``), ``Node``.
+(its ``toString``), ``Node``, ``InetSocketAddress``.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import cache
+from ipaddress import ip_address
 from typing import Any
 from uuid import UUID
 
+from kafka_common.model import address_text
 from kafka_common.protocol.uuid_text import uuid_text
 
 
@@ -33,6 +35,18 @@ def optional(value: object | None) -> str:
 def node(broker_id: int | None, address: str | None, rack: str | None) -> str:
     """A broker as Kafka's ``Node`` prints it: ``127.0.0.1:9092 (id: 2 rack: null)``."""
     return f"{address} (id: {broker_id} rack: {'null' if rack is None else rack})"
+
+
+def socket_address_text(host: str, port: int, ip: str | None = None) -> str:
+    """The address as Java prints it: ``/127.0.0.1:9092``, or ``localhost/127.0.0.1:9092``.
+
+    ``ip``: what ``host`` was resolved to; None if that is not known, or ``host`` is one itself.
+    """
+    try:
+        ip_address(host)
+    except ValueError:
+        return f"{host}/{ip or '<unresolved>'}:{port}"
+    return f"/{address_text(host, port)}"
 
 
 def message_text(message: Any) -> str:

@@ -9,13 +9,11 @@ import logging
 import time
 import traceback
 from collections.abc import Iterator
-from ipaddress import ip_address
 from typing import Final
 
 from typing_extensions import override
 
 from kafka_common import errors
-from kafka_common.model import address_text
 
 JAVA_CLASS_OF: Final[dict[type[BaseException], str]] = {
     errors.ControllerMoved: "org.apache.kafka.common.errors.ControllerMovedException",
@@ -44,18 +42,6 @@ LEVEL_NAMES: Final = {
 """log4j's names for Python's levels."""
 
 _CAUSES_CAPACITY: Final = 8
-
-
-def socket_address_text(host: str, port: int, ip: str | None = None) -> str:
-    """The address as Java prints it: ``/127.0.0.1:9092``, or ``localhost/127.0.0.1:9092``.
-
-    ``ip``: what ``host`` was resolved to; None if that is not known, or ``host`` is one itself.
-    """
-    try:
-        ip_address(host)
-    except ValueError:
-        return f"{host}/{ip or '<unresolved>'}:{port}"
-    return f"/{address_text(host, port)}"
 
 
 def throwable_text(error: BaseException) -> str:

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias, assert_never
 from uuid import UUID
 
-from kafka_common.observability.java_values import boolean, java_list, optional
-from kafka_common.observability.log_text import socket_address_text
+from kafka_common.observability.java_values import boolean, java_list, optional, socket_address_text
 from kafka_common.observability.prefixed_log import PrefixedLog
 from kafka_common.protocol.uuid_text import uuid_text
 from kraft.raft.leader_state import LeaderState, VoterOrObserver

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from kafka_common.model import Endpoint
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 from kafka_common.net.connection import Connection
-from kafka_common.observability.log_text import socket_address_text
+from kafka_common.observability.java_values import socket_address_text
 from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.replication.fetch_log import fetcher_prefix
 from replica_manager.replication.fetch_requests import (

@@ -44,7 +44,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from kafka_common.errors import AuthenticationFailed, SaslRefused, SessionExpired
-from kafka_common.observability.log_text import socket_address_text
+from kafka_common.observability.java_values import socket_address_text
 from zkcontroller.zookeeper.digest_md5 import DigestMd5Login
 from zkcontroller.zookeeper.jute import OpCode, Reply, code_of, decode_watch
 from zkcontroller.zookeeper.plans import Ask, ConnectionLostError

@@ -220,7 +220,7 @@ def test_a_node_runs_until_it_is_stopped_and_fails_with_1(tmp_path: Path, zkctl:
         said = []
         for line in process.stderr:
             said.append(line)
-            if "transition to leader" in line:
+            if "Completed transition to Leader(" in line:
                 break
         # It says so a moment before it counts so.
         described = zkctl(

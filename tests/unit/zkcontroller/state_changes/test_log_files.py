@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from kafka_common.errors import ControllerMoved, SessionExpired
-from kafka_common.observability.log_text import socket_address_text, throwable_text
+from kafka_common.observability.java_values import socket_address_text
+from kafka_common.observability.log_text import throwable_text
 from kafka_common.observability.rolling_file import RollingFile
 from kafka_common.observability.sturdy_file import RETRY_S, SturdyFile, TroubleTeller
 from tests.support.kafka_log_shapes import RECORD, assert_is_kafkas
