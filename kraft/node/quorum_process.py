@@ -263,7 +263,7 @@ class LineWriter(logging.Handler):
             self._has_work.clear()
             while self._lines:
                 written = "".join(f"{self._lines.popleft()}\n" for _ in range(len(self._lines)))
-                with contextlib.suppress(OSError):  # nobody reads it any more
+                with contextlib.suppress(OSError):  # its reader is gone
                     self._terminal.write(written)
                     self._terminal.flush()
 

@@ -111,7 +111,7 @@ def test_a_broker_is_followed_from_its_registration_to_the_end_of_its_session(
             "Replayed ConfigRecord for ConfigResource(type=TOPIC, name='orders') which set "
             "configuration retention.ms to null",
         ),
-        (  # nobody knows whether this is a password
+        (  # it may be a password
             ConfigRecord(BROKER, "1", "unheard.of", "secret"), "ConfigurationControlManager",
             "Replayed ConfigRecord for ConfigResource(type=BROKER, name='1') which set "
             "configuration unheard.of to [hidden]",
