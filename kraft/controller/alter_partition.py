@@ -49,6 +49,14 @@ class ProposedPartition(NamedTuple):
     new_isr: tuple[IsrMember, ...]
     leader_recovery_state: int = RECOVERED
 
+    @property
+    def isr_text(self) -> str:
+        """The ISR as Kafka prints it."""
+        return java_list(
+            f"BrokerState(brokerId={member.broker_id}, brokerEpoch={member.broker_epoch})"
+            for member in self.new_isr
+        )
+
 
 class ProposedTopic(NamedTuple):
     """The proposals for one topic, named by its id from version 2 on."""
@@ -196,23 +204,21 @@ class AlterPartition:
         self, partition: PartitionRegistration, proposed: ProposedPartition, *, by_id: bool
     ) -> _Refusal | None:
         isr = tuple(member.broker_id for member in proposed.new_isr)
-        listed = java_list(
-            f"BrokerState(brokerId={member.broker_id}, brokerEpoch={member.broker_epoch})"
-            for member in proposed.new_isr
-        )
         recovery_state = proposed.leader_recovery_state
         invalid = ErrorCode.invalid_request
         if not is_valid_isr(partition.replicas, isr):
-            return _Refusal(invalid, f"it specified an invalid ISR {listed}", logging.ERROR)
+            return _Refusal(
+                invalid, f"it specified an invalid ISR {proposed.isr_text}", logging.ERROR
+            )
         if partition.leader not in isr:
-            reason = f"it specified an invalid ISR {listed} that doesn't include itself"
+            reason = f"it specified an invalid ISR {proposed.isr_text} that doesn't include itself"
             return _Refusal(invalid, reason, logging.ERROR)
         if recovery_state not in (RECOVERED, RECOVERING):
             return _Refusal(invalid, f"there is no leader recovery state {recovery_state}")
         if recovery_state == RECOVERING and len(isr) > 1:
             reason = (
-                f"the ISR {listed} had more than one replica while the leader was still recovering "
-                "from an unclean leader election RECOVERING"
+                f"the ISR {proposed.isr_text} had more than one replica while the leader was still "
+                "recovering from an unclean leader election RECOVERING"
             )
             return _Refusal(invalid, reason)
         if recovery_state == RECOVERING and partition.leader_recovery_state == RECOVERED:
@@ -223,7 +229,10 @@ class AlterPartition:
         ]
         if not ineligible:
             return None
-        reason = f"it specified ineligible replicas {java_list(ineligible)} in the new ISR {listed}"
+        reason = (
+            f"it specified ineligible replicas {java_list(ineligible)} in the new ISR "
+            f"{proposed.isr_text}"
+        )
         error = ErrorCode.ineligible_replica if by_id else ErrorCode.operation_not_attempted
         return _Refusal(error, reason)
 

@@ -370,10 +370,11 @@ class QuorumController:
             features.zk_migration_state,
         )
         try:
-            self._logger.warning("%s", activation.message(log, self._bootstrap))
-            return activation.generate(log, self._bootstrap)
+            result = activation.generate(log, self._bootstrap)
         except IllegalState as error:
             raise FatalFault("this controller must not lead") from error
+        self._logger.warning("%s", activation.message(log, self._bootstrap))
+        return result
 
     def _renounce(self, now_ms: int) -> None:
         epoch = self.claim_epoch

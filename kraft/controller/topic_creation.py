@@ -338,8 +338,9 @@ def _text(topic: CreatableTopic) -> str:
         for each in topic.assignments
     )
     configs = java_list(
-        f"CreatableTopicConfig(name='{name}', value={'null' if value is None else repr(value)})"
+        f"CreatableTopicConfig(name='{name}', value={shown})"
         for name, value in topic.configs
+        for shown in ["null" if value is None else f"'{value}'"]
     )
     return (
         f"CreatableTopic(name='{topic.name}', numPartitions={topic.num_partitions}, "

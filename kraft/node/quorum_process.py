@@ -19,7 +19,6 @@ import socket
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -56,9 +55,9 @@ from replica_manager.network.listener import ServerLimits
 from replica_manager.quotas.mutation_quotas import MutationQuotas
 
 FAILED: Final = 1
-MAX_QUEUED_LINES: Final = 10_000
-"""The most log lines that wait to be written.  Further ones are lost and counted, because elections
-must not wait for a terminal."""
+MAX_QUEUED_CHARACTERS: Final = 32 * 1024 * 1024
+"""The most characters of log lines that wait to be written.  Further lines are lost and counted,
+because elections must not wait for a terminal."""
 GATHER_S: Final = 0.02
 """The pause in which lines gather before they are written."""
 _REFUSED: Final[Mapping[str, str]] = {
@@ -219,12 +218,14 @@ def _refuse_unsupported(config: ControllerServerConfig) -> None:
 class LineWriter(logging.Handler):
     """Writes log lines in a thread of its own; the caller never waits for the terminal."""
 
-    def __init__(self, terminal: TextIO, most_queued: int = MAX_QUEUED_LINES) -> None:
+    def __init__(self, terminal: TextIO, most_queued: int = MAX_QUEUED_CHARACTERS) -> None:
         super().__init__()
         self.setFormatter(Log4jFormatter())
         self._terminal = terminal
         self._most_queued = most_queued
-        self._lines: deque[str] = deque()
+        self._lines: list[str] = []
+        self._queued = 0
+        """The number of characters in ``_lines``; both change under the handler's lock."""
         self._lost = 0
         self._is_closed = False
         self._has_work = threading.Event()
@@ -233,7 +234,8 @@ class LineWriter(logging.Handler):
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
-        if len(self._lines) >= self._most_queued:
+        line = self.format(record)
+        if self._lines and self._queued + len(line) > self._most_queued:
             self._lost += 1
             return
         if self._lost:
@@ -243,7 +245,8 @@ class LineWriter(logging.Handler):
             )
             self._lost = 0
             self._lines.append(self.format(lost))
-        self._lines.append(self.format(record))
+        self._lines.append(line)
+        self._queued += len(line)
         self._has_work.set()
 
     @override
@@ -261,11 +264,18 @@ class LineWriter(logging.Handler):
                 # Many lines often follow each other; to write each by itself costs more time.
                 time.sleep(GATHER_S)
             self._has_work.clear()
-            while self._lines:
-                written = "".join(f"{self._lines.popleft()}\n" for _ in range(len(self._lines)))
+            if lines := self._take():
                 with contextlib.suppress(OSError):  # its reader is gone
-                    self._terminal.write(written)
+                    self._terminal.write("".join(f"{line}\n" for line in lines))
                     self._terminal.flush()
+
+    def _take(self) -> list[str]:
+        self.acquire()
+        try:
+            lines, self._lines, self._queued = self._lines, [], 0
+        finally:
+            self.release()
+        return lines
 
 
 def _log_to_stderr() -> LineWriter:

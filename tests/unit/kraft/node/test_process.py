@@ -120,7 +120,8 @@ def test_a_node_ends_when_its_last_lines_are_written(terminal: Terminal) -> None
 
 
 def test_lines_that_cannot_be_queued_are_counted(terminal: Terminal) -> None:
-    writer = LineWriter(terminal, most_queued=2)
+    size = len("[2026-11-29 19:00:00,000] INFO line 0 (kafka.server.KafkaRaftServer)")
+    writer = LineWriter(terminal, most_queued=2 * size)
     logger = logging.Logger("kafka.server.KafkaRaftServer")
     logger.addHandler(writer)
     logger.info("first")
