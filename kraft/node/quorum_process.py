@@ -234,7 +234,11 @@ class LineWriter(logging.Handler):
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
-        line = self.format(record)
+        try:
+            line = self.format(record)
+        except (TypeError, ValueError):
+            self.handleError(record)
+            return
         if self._lines and self._queued + len(line) > self._most_queued:
             self._lost += 1
             return
