@@ -264,7 +264,7 @@ def test_a_standby_refuses_writes_and_names_the_active_controller() -> None:
 
     world.elect(3000)
 
-    assert "is node 3000" in str(world.refusal(UnregisterBroker(1), 3001))
+    assert "to be node 3000" in str(world.refusal(UnregisterBroker(1), 3001))
     assert world.ask(GetFinalizedFeatures(), FinalizedControllerFeatures, 3001).levels == {
         FEATURE_NAME: 21
     }
