@@ -266,6 +266,14 @@ RULES: Final = (
         "What stands in them is missing in everything that is said here.",
         "Read the problem that is named for each of them; zkctl history ingest lists all files.",
     ),
+    Rule(
+        "K06",
+        Severity.WARNING,
+        "Logs of a cluster in KRaft mode",
+        "Its controllers are a quorum, whose lines no shape explains: of elections, deaths and "
+        "partitions nothing is said here.",
+        "Ask the quorum itself: zkctl quorum describe. This history is of clusters with ZooKeeper.",
+    ),
 )
 
 RULE_BY_ID: Final = {rule.id: rule for rule in RULES}

@@ -17,6 +17,8 @@ Hit = tuple[int, str, Iterable[Finding]]
 EVIDENCE_MAX: Final = 10
 MANY_CHANGES_MS: Final = 600_000
 NO_CONTROLLER_MS: Final = 10_000
+_QUORUM_LOGGERS: Final = ("org.apache.kafka.raft.", "org.apache.kafka.controller.")
+"""How loggers of a node in KRaft mode begin; a broker with ZooKeeper has none of them."""
 
 
 def rules_hit(found: Finding) -> list[dict[str, Any]]:
@@ -230,6 +232,17 @@ def _unknown(found: Finding) -> Hit:
     return found["unknown"], said, rows
 
 
+def quorum_lines(found: Finding) -> list[dict[str, Any]]:
+    """The unknown lines of nodes in KRaft mode, by logger and level."""
+    rows = found["unknown_lines"]
+    return [row for row in rows if (row["logger"] or "").startswith(_QUORUM_LOGGERS)]
+
+
+def _quorum(found: Finding) -> Hit:
+    rows = quorum_lines(found)
+    return sum(row["count"] for row in rows), f"first: {rows[0]['text']}" if rows else "", rows
+
+
 def _skew(found: Finding) -> Hit:
     rows = [row for row in found.get("clock_skew", ()) if row["is_doubtful"]]
     said = ", ".join(
@@ -335,4 +348,5 @@ _CHECKS: Final[Mapping[str, Callable[[Finding], Hit]]] = {
     "K03": _clusters,
     "K04": _copies,
     "K05": _files,
+    "K06": _quorum,
 }

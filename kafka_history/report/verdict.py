@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from .moments import clock, counted, duration, moment
-from .rules_hit import reason_of
+from .rules_hit import quorum_lines, reason_of
 
 Finding = Mapping[str, Any]
 
@@ -157,6 +157,11 @@ def _of_brokers(found: Finding) -> Iterator[_Sentence]:
 
 
 def _of_the_cluster(found: Finding) -> Iterator[_Sentence]:
+    if quorum_lines(found):
+        yield _Sentence(
+            found["from_ms"],
+            "Some lines are of a cluster in KRaft mode: what its quorum did is not in this report.",
+        )
     if rows := found["under_min_isr"]:
         names = _names([f"{row['topic']}-{row['partition']}" for row in rows])
         refused = sum(row["refused"] for row in rows)

@@ -63,6 +63,24 @@ def events_in(logs: Path) -> list[Event]:
         return read_events_here(Path(out), cluster)
 
 
+def test_of_a_quorum_it_is_said_that_nothing_is_said(tmp_path: Path) -> None:
+    lines = [
+        "[2026-03-01 10:00:00,100] INFO [RaftManager id=1] Become candidate due to fetch timeout "
+        "(org.apache.kafka.raft.KafkaRaftClient)",
+        "[2026-03-01 10:00:00,200] INFO [QuorumController id=1] In the new epoch 2, the leader is "
+        "3. (org.apache.kafka.controller.QuorumController)",
+    ]
+    (tmp_path / "server.log").write_text("\n".join(lines) + "\n")
+
+    found = assemble(EventHistory(events_in(tmp_path)))
+
+    assert found["verdict"]["headline"] == (
+        "Some lines are of a cluster in KRaft mode: what its quorum did is not in this report."
+    )
+    [rule] = [each for each in found["rules"] if each["id"] == "K06"]
+    assert (rule["count"], rule["says"]) == (2, f"first: {lines[0]}")
+
+
 def test_there_is_a_report_of_a_single_line_of_any_shape(tmp_path: Path) -> None:
     lines = [
         f"[2026-03-01 10:00:{at // 10:02d},{at % 10}00] INFO {each['line']} ({each['logger']})"
