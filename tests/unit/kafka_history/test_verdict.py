@@ -36,6 +36,7 @@ def findings() -> dict[str, Any]:
                row(Tenure, from_ms=2_000, ended_by="open")]  # fmt: skip
     return {
         "unclean_elections": [row(UncleanElection, at_ms=11_000, lost_records=3)],
+        "unknown_lines": [],
         "zombies": [row(Zombie, from_ms=10_000, overlap_ms=5_000)],
         "leaderless": [row(Window, from_ms=9_000)],
         "leaderless_summary": {
