@@ -116,3 +116,13 @@ class AccessControlEntry(NamedTuple):
     host: str
     operation: AclOperation
     permission_type: PermissionType
+
+
+def standard_acl_text(pattern: ResourcePattern, entry: AccessControlEntry) -> str:
+    """An ACL as Kafka's ``StandardAcl`` prints it."""
+    return (
+        f"StandardAcl(resourceType={pattern.resource_type.name}, resourceName={pattern.name}, "
+        f"patternType={pattern.pattern_type.name}, principal={entry.principal}, "
+        f"host={entry.host}, operation={entry.operation.name}, "
+        f"permissionType={entry.permission_type.name})"
+    )

@@ -35,6 +35,8 @@ INTERNAL_TOPICS: Final = frozenset(
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
+LEADER_RECOVERY_STATES: Final = ("RECOVERED", "RECOVERING")
+"""The names of these states."""
 """The ``leader_recovery_state`` after an unclean election (KIP-704)."""
 
 

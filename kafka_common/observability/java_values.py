@@ -6,15 +6,18 @@ Source: ``AbstractCollection.toString``, ``Optional.toString``, Kafka ``MessageD
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import cache
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from kafka_common.model import address_text
 from kafka_common.protocol.uuid_text import uuid_text
+
+_BEFORE_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def java_list(values: Iterable[object] | None) -> str:
@@ -81,6 +84,11 @@ def _names_of(kind: Any) -> tuple[tuple[str, str], ...]:
     """Each field's name, and Kafka's name for it."""
     names = [field.name for field in fields(kind)]
     return tuple((name, camel_case(name)) for name in names)
+
+
+def upper_snake_case(name: str) -> str:
+    """The name of a class as that of a constant: ``BEGIN_QUORUM_EPOCH``."""
+    return _BEFORE_CAPITAL.sub("_", name).upper()
 
 
 def camel_case(name: str) -> str:

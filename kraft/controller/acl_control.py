@@ -19,6 +19,7 @@ from kafka_common.acls import (
     ResourcePattern,
     ResourceType,
     by_code,
+    standard_acl_text,
 )
 from kafka_common.api_error import NO_ERROR, ApiError, ApiException
 from kafka_common.errors import IllegalState
@@ -147,7 +148,7 @@ class AclControlManager:
             self._existing.add(acl)
             self._logger.info(
                 "Replayed AccessControlEntryRecord for %s, setting %s",
-                uuid_text(record.id), _text(acl),
+                uuid_text(record.id), standard_acl_text(*acl),
             )  # fmt: skip
             return
         removed = self._acls_by_id.pop(record.id)
@@ -156,7 +157,7 @@ class AclControlManager:
         self._existing.discard(removed)
         self._logger.info(
             "Replayed RemoveAccessControlEntryRecord for %s, removing %s",
-            uuid_text(record.id), _text(removed),
+            uuid_text(record.id), standard_acl_text(*removed),
         )  # fmt: skip
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
@@ -167,16 +168,6 @@ class AclControlManager:
     def acls(self, *, epoch: int | None = None) -> dict[UUID, StandardAcl]:
         """Every ACL by its id, at offset ``epoch`` or now (None)."""
         return dict(self._acls_by_id.items(epoch=epoch))
-
-
-def _text(acl: StandardAcl) -> str:
-    pattern, entry = acl
-    return (
-        f"StandardAcl(resourceType={pattern.resource_type.name}, resourceName={pattern.name}, "
-        f"patternType={pattern.pattern_type.name}, principal={entry.principal}, "
-        f"host={entry.host}, operation={entry.operation.name}, "
-        f"permissionType={entry.permission_type.name})"
-    )
 
 
 def _error_of(acl: StandardAcl) -> ApiError:

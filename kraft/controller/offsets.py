@@ -147,7 +147,7 @@ class OffsetControlManager:
         self._logger.info(
             "Starting to load snapshot %s. Previous lastCommittedOffset was %d. Previous "
             "transactionStartOffset was %d.",
-            _snapshot_name(snapshot_id), self.last_committed_offset, self.transaction_start_offset,
+            snapshot_id.file_stem, self.last_committed_offset, self.transaction_start_offset,
         )  # fmt: skip
         self._registry.reset()
         self.last_committed_offset = self.last_committed_epoch = NONE
@@ -163,7 +163,7 @@ class OffsetControlManager:
         if self._loading is None:
             raise IllegalState("no snapshot is being read")
         end_offset, epoch = self._loading
-        self._logger.info("Successfully loaded snapshot %s.", _snapshot_name(self._loading))
+        self._logger.info("Successfully loaded snapshot %s.", self._loading.file_stem)
         self._loading = None
         offset = end_offset - 1
         self._registry.get_or_create_snapshot(offset)
@@ -205,8 +205,3 @@ class OffsetControlManager:
             raise IllegalState(f"a transaction at {offset}: the one of {begun_at} is still open")
         self._registry.get_or_create_snapshot(offset - 1)
         self._transaction_start_offset.set(offset)
-
-
-def _snapshot_name(snapshot_id: OffsetAndEpoch) -> str:
-    """As the file of the snapshot is called, without its suffix."""
-    return f"{snapshot_id.offset:020d}-{snapshot_id.epoch:010d}"

@@ -12,7 +12,7 @@ from uuid import UUID
 from typing_extensions import override
 
 from kafka_common.errors import IllegalState
-from kafka_common.model import RECOVERED, RECOVERING
+from kafka_common.model import LEADER_RECOVERY_STATES, RECOVERED, RECOVERING
 from kafka_common.observability.java_values import camel_case, java_list
 from kafka_common.protocol.uuid_text import uuid_text
 from kraft.controller.directory_ids import MIGRATING
@@ -32,7 +32,6 @@ _COMPARED: Final = (
     "leader_recovery_state", "leader_epoch", "elr", "last_known_elr", "partition_epoch",
 )  # fmt: skip
 """The fields in the order of Kafka's ``diff``."""
-_RECOVERY_STATES: Final = {RECOVERED: "RECOVERED", RECOVERING: "RECOVERING"}
 
 
 class PartitionId(NamedTuple):
@@ -69,7 +68,7 @@ class PartitionRegistration(NamedTuple):
             f"isr={java_list(self.isr)}, removingReplicas={java_list(self.removing_replicas)}, "
             f"addingReplicas={java_list(self.adding_replicas)}, elr={java_list(self.elr)}, "
             f"lastKnownElr={java_list(self.last_known_elr)}, leader={self.leader}, "
-            f"leaderRecoveryState={_RECOVERY_STATES[self.leader_recovery_state]}, "
+            f"leaderRecoveryState={LEADER_RECOVERY_STATES[self.leader_recovery_state]}, "
             f"leaderEpoch={self.leader_epoch}, partitionEpoch={self.partition_epoch})"
         )
 
@@ -221,5 +220,5 @@ def _text(name: str, value: Any) -> str:
     if name == "directories":
         return java_list(map(uuid_text, value))
     if name == "leader_recovery_state":
-        return _RECOVERY_STATES[value]
+        return LEADER_RECOVERY_STATES[value]
     return java_list(value) if isinstance(value, tuple) else str(value)

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from kafka_common.errors import IllegalState
 from kafka_common.observability.java_values import boolean
+from kafka_common.protocol.bulk import SECURITY_PROTOCOL_IDS
 from kafka_common.protocol.uuid_text import uuid_text
 from kraft.controller import directory_ids
 from kraft.metadata.metadata_version import MetadataVersion
@@ -25,7 +26,7 @@ from kraft.metadata.records import (
 )
 
 # The ids of PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL.
-_SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_SECURITY_PROTOCOLS = tuple(SECURITY_PROTOCOL_IDS)
 
 
 class VersionRange(NamedTuple):

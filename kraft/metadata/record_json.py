@@ -6,14 +6,10 @@ Source: Kafka 3.9 ``DumpLogSegments.ClusterMetadataLogMessageParser``,
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from kafka_common.json_values import JsonObject
+from kafka_common.observability.java_values import upper_snake_case
 from kraft.metadata.codec import layout_of
 from kraft.metadata.records import VersionedRecord
-
-_BEFORE_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def record_json(versioned: VersionedRecord) -> JsonObject:
@@ -24,7 +20,7 @@ def record_json(versioned: VersionedRecord) -> JsonObject:
     """
     record, version = versioned
     return {
-        "type": _BEFORE_CAPITAL.sub("_", type(record).__name__).upper(),
+        "type": upper_snake_case(type(record).__name__),
         "version": version,
         "data": layout_of(record, version).to_json(record),
     }

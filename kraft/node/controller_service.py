@@ -27,6 +27,7 @@ from kafka_common.net.connection import Connection
 from kafka_common.observability.java_values import boolean, java_list, message_text
 from kafka_common.observability.prefixed_log import PrefixedLog
 from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.bulk import SECURITY_PROTOCOL_IDS
 from kafka_common.protocol.uuid_text import uuid_text
 from kafka_common.protocol.versioned_messages import request_schema
 from kafka_common.sanitizer import is_ip_address
@@ -162,7 +163,7 @@ class ControllerRegistrations:
                     name=listener.listener_name,
                     host=listener.host or socket.getfqdn(),
                     port=listener.port,
-                    security_protocol=_PROTOCOL_IDS[listener.security_protocol],
+                    security_protocol=SECURITY_PROTOCOL_IDS[listener.security_protocol],
                 )
                 for listener in config.advertised
             ),
@@ -319,6 +320,3 @@ def _listeners(schema: Any, endpoints: Sequence[BrokerEndpoint]) -> tuple[Any, .
         )
         for endpoint in endpoints
     )
-
-
-_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}

@@ -50,7 +50,7 @@ class SnapshotName(NamedTuple):
 
 def snapshot_path(directory: Path, snapshot_id: OffsetAndEpoch) -> Path:
     """The file's path; its name is ``00000000000000000042-0000000003.checkpoint`` for (42, 3)."""
-    return directory / f"{_stem(snapshot_id)}{SUFFIX}"
+    return directory / f"{snapshot_id.file_stem}{SUFFIX}"
 
 
 def parse_name(name: str) -> SnapshotName | None:
@@ -62,10 +62,6 @@ def parse_name(name: str) -> SnapshotName | None:
     if snapshot_id.offset > _MAX_OFFSET or snapshot_id.epoch > _MAX_EPOCH:
         return None
     return SnapshotName(snapshot_id, found[3] == PARTIAL_SUFFIX, found[3] == DELETED_SUFFIX)
-
-
-def _stem(snapshot_id: OffsetAndEpoch) -> str:
-    return f"{snapshot_id.offset:020d}-{snapshot_id.epoch:010d}"
 
 
 def by_age(snapshot_id: OffsetAndEpoch) -> tuple[int, int]:
@@ -84,7 +80,7 @@ class SnapshotWriter:
         self.synced_size = 0
         """Bytes that are on disk."""
         self.is_frozen = False
-        prefix = f"{_stem(snapshot_id)}-"
+        prefix = f"{snapshot_id.file_stem}-"
         descriptor, path = SPARE_DESCRIPTORS.opening(
             lambda: tempfile.mkstemp(PARTIAL_SUFFIX, prefix, directory)
         )
@@ -182,7 +178,7 @@ class MetadataSnapshotFiles:
         """A part of a snapshot, fewer bytes at its end; KafkaStorage if the file is missing."""
         found = self._opened(snapshot_id)
         if found is None:
-            raise KafkaStorage(f"Snapshot {_stem(snapshot_id)} is not in {self.directory}")
+            raise KafkaStorage(f"Snapshot {snapshot_id.file_stem} is not in {self.directory}")
         return found.read(position, max_bytes)
 
     def last_contained_log_timestamp(self, snapshot_id: OffsetAndEpoch) -> int | None:
@@ -196,7 +192,7 @@ class MetadataSnapshotFiles:
         try:
             return _timestamp_in(found.read(0, min(found.size, _HEADER_BATCH_BYTES)))
         except InvalidRecord as wrong:
-            raise CorruptRecord(f"Snapshot {_stem(snapshot_id)}: {wrong}") from wrong
+            raise CorruptRecord(f"Snapshot {snapshot_id.file_stem}: {wrong}") from wrong
 
     def forget_before(self, snapshot_id: OffsetAndEpoch) -> list[Path]:
         """Marks older snapshots as deleted; returns the files to be removed later."""
@@ -211,7 +207,7 @@ class MetadataSnapshotFiles:
 
     def _mark_deleted(self, snapshot_id: OffsetAndEpoch) -> Path | None:
         self._open.pop(snapshot_id, None)
-        deleted = self.directory / f"{_stem(snapshot_id)}{DELETED_SUFFIX}"
+        deleted = self.directory / f"{snapshot_id.file_stem}{DELETED_SUFFIX}"
         try:
             snapshot_path(self.directory, snapshot_id).replace(deleted)
         except FileNotFoundError:

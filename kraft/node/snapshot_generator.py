@@ -154,7 +154,7 @@ class SnapshotGenerator(Generic[W]):
         self._begin(OffsetAndEpoch(progress.next_offset, progress.epoch), progress, reason)
 
     def _begin(self, snapshot_id: OffsetAndEpoch, progress: CommittedProgress, reason: str) -> None:
-        name = f"snapshot {snapshot_id.offset:020d}-{snapshot_id.epoch:010d}"
+        name = f"snapshot {snapshot_id.file_stem}"
         if self.disabled_reason is not None:
             self._logger.error(
                 "Not emitting %s despite the fact that %s because snapshots are disabled; %s",

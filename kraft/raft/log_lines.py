@@ -12,12 +12,17 @@ Source: the ``toString`` of Kafka ``UnattachedState``, ``CandidateState``, ``Lea
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias, assert_never
 from uuid import UUID
 
-from kafka_common.observability.java_values import boolean, java_list, optional, socket_address_text
+from kafka_common.observability.java_values import (
+    boolean,
+    java_list,
+    optional,
+    socket_address_text,
+    upper_snake_case,
+)
 from kafka_common.observability.prefixed_log import PrefixedLog
 from kafka_common.protocol.uuid_text import uuid_text
 from kraft.raft.leader_state import LeaderState, VoterOrObserver
@@ -29,7 +34,6 @@ RaftState: TypeAlias = (
     UnattachedState | CandidateState | LeaderState | FollowerState | ResignedState
 )
 
-_BEFORE_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 _ZERO: Final = UUID(int=0)
 
 
@@ -127,7 +131,7 @@ def voters_text(voters: VoterSet, listener_name: str) -> str:
 
 def response_api(response: AnyRaftResponse) -> str:
     """The name of a response's API: ``BEGIN_QUORUM_EPOCH``."""
-    return _BEFORE_CAPITAL.sub("_", type(response).__name__.removesuffix("Response")).upper()
+    return upper_snake_case(type(response).__name__.removesuffix("Response"))
 
 
 def vote_request_text(request: VoteRequest) -> str:

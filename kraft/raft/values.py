@@ -39,6 +39,11 @@ class OffsetAndEpoch(NamedTuple):
     def __str__(self) -> str:
         return f"OffsetAndEpoch(offset={self.offset}, epoch={self.epoch})"
 
+    @property
+    def file_stem(self) -> str:
+        """The name of a snapshot's file without its suffix."""
+        return f"{self.offset:020d}-{self.epoch:010d}"
+
 
 class ReplicaKey(NamedTuple):
     """A replica of the metadata log: a node id and the id of its log directory."""

@@ -10,6 +10,7 @@ from uuid import UUID
 from typing_extensions import override
 
 from kafka_common.model import TopicPartition
+from kafka_common.observability.java_values import optional
 from kafka_common.protocol.fetch import FetchPartition
 from kafka_common.protocol.uuid_text import uuid_text
 from replica_manager.replication.fetch_values import TopicIdPartition
@@ -51,15 +52,15 @@ class PartitionListing:
 def fetch_data_text(partitions: Mapping[TopicPartition, FetchPartition]) -> PartitionListing:
     """``orders-0=PartitionData(topicId=…, fetchOffset=9, …)`` of each."""
 
-    def optional(epoch: int) -> str:
-        return "Optional.empty" if epoch < 0 else f"Optional[{epoch}]"
+    def epoch_text(epoch: int) -> str:
+        return optional(None if epoch < 0 else epoch)
 
     texts = (
         f"{tp}=PartitionData(topicId={uuid_text(each.topic_id or UUID(int=0))}, "
         f"fetchOffset={each.fetch_offset}, logStartOffset={each.log_start_offset}, "
         f"maxBytes={each.partition_max_bytes}, "
-        f"currentLeaderEpoch={optional(each.current_leader_epoch)}, "
-        f"lastFetchedEpoch={optional(each.last_fetched_epoch)})"
+        f"currentLeaderEpoch={epoch_text(each.current_leader_epoch)}, "
+        f"lastFetchedEpoch={epoch_text(each.last_fetched_epoch)})"
         for tp, each in partitions.items()
     )
     return PartitionListing(texts, len(partitions))

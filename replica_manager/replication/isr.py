@@ -25,10 +25,10 @@ from typing import Final, NamedTuple, TypeAlias
 from kio.schema.errors import ErrorCode
 from msgspec import Struct
 
-from kafka_common.model import RECOVERED, UNKNOWN_BROKER_EPOCH, LeaderAndIsr
+from kafka_common.model import LEADER_RECOVERY_STATES, RECOVERED, UNKNOWN_BROKER_EPOCH, LeaderAndIsr
 from replica_manager.replication.fetch_values import UNKNOWN_OFFSET
 from zkcontroller.core.journal import scala_set
-from zkcontroller.state_changes.kafka_values import LEADER_RECOVERY_STATES, leader_and_isr_of
+from zkcontroller.state_changes.kafka_values import leader_and_isr_of
 
 
 class RemoteReplica(NamedTuple):

@@ -15,7 +15,14 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from kafka_common.acls import AclOperation, PatternType, PermissionType, ResourceType, pascal_name
+from kafka_common.acls import (
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourceType,
+    pascal_name,
+    standard_acl_text,
+)
 from kafka_common.api_error import ApiException
 from kafka_common.observability.prefixed_log import PrefixedLog
 from replica_manager.security.acl_cache import WILDCARD, AclBinding, AclCache
@@ -117,7 +124,8 @@ class StandardAuthorizer(Authorizer):
         if not found:
             return "DefaultAllow" if is_allowed else "DefaultDeny"
         # Kafka continues after an ACL that allows, and stops at one that denies.
-        return f"MatchingAcl(acl={_text_of(found[-1] if is_allowed else found[0])})"
+        pattern, entry = found[-1] if is_allowed else found[0]
+        return f"MatchingAcl(acl={standard_acl_text(pattern, entry)})"
 
     def _bindings_of(self, resource_type: ResourceType, name: str) -> list[AclBinding]:
         """The ACLs that apply to the resource, in Kafka's order: long names first, ``*`` last."""
@@ -135,13 +143,3 @@ class StandardAuthorizer(Authorizer):
             for pattern in patterns
             for entry in cache.acls[pattern].entries
         ]
-
-
-def _text_of(binding: AclBinding) -> str:
-    pattern, entry = binding
-    return (
-        f"StandardAcl(resourceType={pattern.resource_type.name}, resourceName={pattern.name}, "
-        f"patternType={pattern.pattern_type.name}, principal={entry.principal}, "
-        f"host={entry.host}, operation={entry.operation.name}, "
-        f"permissionType={entry.permission_type.name})"
-    )

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import socket
 import threading
@@ -29,6 +28,7 @@ from typing import Final
 import orjson
 
 from kafka_common.errors import ConfigInvalid
+from kafka_common.observability.java_values import upper_snake_case
 from kafka_common.wall_time import SOCKET_VARIABLE, set_wall_time_offset
 from zkcontroller.core.broker_requests import REQUEST_NAMES
 from zkcontroller.core.effects import (
@@ -51,11 +51,10 @@ from zkcontroller.zookeeper.requests import (
 
 _CONNECT_TIMEOUT_S: Final = 10.0
 _MOST_LINE_BYTES: Final = 64 * 1024
-_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def _snake(name: str) -> str:
-    return _CAPITAL.sub("_", name).lower()
+    return upper_snake_case(name).lower()
 
 
 _QUESTIONS: Final[Mapping[type[Question], str]] = {

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from kafka_common.model import NO_LEADER, LeaderAndIsr
+from kafka_common.model import LEADER_RECOVERY_STATES, NO_LEADER, LeaderAndIsr
 from kafka_common.observability.java_values import boolean, java_list
 from kafka_common.protocol.uuid_text import uuid_text
 from zkcontroller.state_changes.record import StateChange
-
-LEADER_RECOVERY_STATES = ("RECOVERED", "RECOVERING")
 
 
 def csv(values: Iterable[object]) -> str:
