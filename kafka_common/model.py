@@ -35,9 +35,12 @@ INTERNAL_TOPICS: Final = frozenset(
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
+"""The ``leader_recovery_state`` after an unclean election (KIP-704)."""
 LEADER_RECOVERY_STATES: Final = ("RECOVERED", "RECOVERING")
 """The names of these states."""
-"""The ``leader_recovery_state`` after an unclean election (KIP-704)."""
+
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""The names of Kafka's ``SecurityProtocol``, each at its number."""
 
 
 class TopicPartition(NamedTuple):

@@ -24,14 +24,14 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kafka_common.errors import UnsupportedVersion
-from kafka_common.model import Broker
+from kafka_common.model import SECURITY_PROTOCOLS, Broker
 from kafka_common.protocol.primitives import Pieces, pieces, uuid_bytes
 
 LEADER_AND_ISR_VERSIONS: Final = range(8)
 UPDATE_METADATA_VERSIONS: Final = range(9)
 STOP_REPLICA_VERSIONS: Final = range(5)
 
-SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+SECURITY_PROTOCOL_IDS: Final = {name: number for number, name in enumerate(SECURITY_PROTOCOLS)}
 
 IntTuple: TypeAlias = tuple[int, ...]
 

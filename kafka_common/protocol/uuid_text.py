@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -15,6 +16,7 @@ _TEXT: Final = re.compile(r"([A-Za-z0-9_-]{22})(?:==)?")
 _SHOWN_CHARACTERS: Final = 40
 
 
+@lru_cache(maxsize=4096)
 def uuid_text(value: UUID) -> str:
     """The id as text, such as ``AAAAAAAAAAAAAAAAAAAAAQ`` for the metadata topic."""
     return urlsafe_b64encode(value.bytes).rstrip(b"=").decode()

@@ -63,11 +63,11 @@ class PartitionRegistration(NamedTuple):
     @override
     def __str__(self) -> str:
         return (
-            f"PartitionRegistration(replicas={java_list(self.replicas)}, "
+            f"PartitionRegistration(replicas={[*self.replicas]}, "
             f"directories={java_list(map(uuid_text, self.directories))}, "
-            f"isr={java_list(self.isr)}, removingReplicas={java_list(self.removing_replicas)}, "
-            f"addingReplicas={java_list(self.adding_replicas)}, elr={java_list(self.elr)}, "
-            f"lastKnownElr={java_list(self.last_known_elr)}, leader={self.leader}, "
+            f"isr={[*self.isr]}, removingReplicas={[*self.removing_replicas]}, "
+            f"addingReplicas={[*self.adding_replicas]}, elr={[*self.elr]}, "
+            f"lastKnownElr={[*self.last_known_elr]}, leader={self.leader}, "
             f"leaderRecoveryState={LEADER_RECOVERY_STATES[self.leader_recovery_state]}, "
             f"leaderEpoch={self.leader_epoch}, partitionEpoch={self.partition_epoch})"
         )

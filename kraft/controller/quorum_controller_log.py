@@ -5,12 +5,12 @@ Source: Kafka ``QuorumController.appendRecords``, ``replay``; ``LogReplayTracker
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kio.schema.errors import ErrorCode
 
 from kafka_common.api_error import ApiException
-from kafka_common.errors import IllegalState, InvalidRecord, RecordListTooLarge
+from kafka_common.errors import IllegalState, InvalidRecord, RecordListTooLarge, RecordsRefused
 from kraft.controller.offsets import NONE
 from kraft.controller.quorum_controller_operations import AnyResult
 from kraft.controller.quorum_controller_state import QuorumControllerState
@@ -83,10 +83,13 @@ class QuorumControllerLog:
         self._state.offsets.handle_schedule_append(last_offset, now_ms)
         return last_offset
 
-    def replay(self, records: tuple[VersionedRecord, ...], base_offset: int, now_ms: int) -> None:
+    def replay(self, records: Iterable[VersionedRecord], base_offset: int, now_ms: int) -> None:
         """Replays records of consecutive offsets; :class:`FatalFault` if one fails."""
-        for offset, versioned in enumerate(records, start=base_offset):
-            self._replay_one(versioned, offset, now_ms)
+        try:
+            for offset, versioned in enumerate(records, start=base_offset):
+                self._replay_one(versioned, offset, now_ms)
+        except RecordsRefused as error:
+            raise FatalFault(f"cannot decode the batch at offset {base_offset}") from error
 
     def replay_snapshot(
         self, records: tuple[VersionedRecord, ...], last_offset: int, now_ms: int

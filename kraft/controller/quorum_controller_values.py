@@ -5,7 +5,7 @@ Source: Kafka ``QuorumController``, ``RaftClient.Listener``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -48,13 +48,16 @@ class ControllerRequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """A committed batch of the log; ``records`` is empty for a batch of control records."""
+    """A committed batch of the log; ``records`` is empty for a batch of control records.
+
+    An active controller has replayed them before; only a standby reads them.
+    """
 
     base_offset: int
     last_offset: int
     epoch: int
     append_timestamp_ms: int
-    records: tuple[VersionedRecord, ...]
+    records: Collection[VersionedRecord]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from uuid import UUID
 from typing_extensions import override
 
 from kafka_common.errors import IllegalState
+from kafka_common.model import SECURITY_PROTOCOLS
 from kafka_common.observability.java_values import boolean
-from kafka_common.protocol.bulk import SECURITY_PROTOCOL_IDS
 from kafka_common.protocol.uuid_text import uuid_text
 from kraft.controller import directory_ids
 from kraft.metadata.metadata_version import MetadataVersion
@@ -26,7 +26,6 @@ from kraft.metadata.records import (
 )
 
 # The ids of PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL.
-_SECURITY_PROTOCOLS = tuple(SECURITY_PROTOCOL_IDS)
 
 
 class VersionRange(NamedTuple):
@@ -139,7 +138,7 @@ class ControllerRegistration:
     def __str__(self) -> str:
         listeners = ", ".join(
             f"Endpoint(listenerName='{name}', "
-            f"securityProtocol={_SECURITY_PROTOCOLS[each.security_protocol]}, "
+            f"securityProtocol={SECURITY_PROTOCOLS[each.security_protocol]}, "
             f"host='{each.host}', port={each.port})"
             for name, each in sorted(self.listeners.items())
         )
@@ -182,7 +181,7 @@ def _features(ranges: Mapping[str, VersionRange]) -> tuple[BrokerFeature, ...]:
 def unknown_security_protocol(endpoints: Collection[BrokerEndpoint]) -> str | None:
     """The error if a listener has an unknown security protocol; None otherwise."""
     for endpoint in endpoints:
-        if endpoint.security_protocol not in range(len(_SECURITY_PROTOCOLS)):
+        if endpoint.security_protocol not in range(len(SECURITY_PROTOCOLS)):
             return f"listener {endpoint.name} has security protocol {endpoint.security_protocol}"
     return None
 

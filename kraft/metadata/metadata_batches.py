@@ -9,9 +9,11 @@ Source: Kafka 3.9 ``RecordsIterator``, ``BatchBuilder``, ``Batch``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from typing_extensions import override
 
 from kafka_common.errors import CorruptRecord, InvalidRecord
 from kafka_common.protocol.compression import Buffer
@@ -51,7 +53,7 @@ class DataBatch:
     """Records of the metadata, at consecutive offsets."""
 
     place: MetadataBatchPlace
-    records: tuple[VersionedRecord, ...]
+    records: Collection[VersionedRecord]
 
     @property
     def last_offset(self) -> int:
@@ -71,6 +73,45 @@ class ControlBatch:
 
 
 MetadataBatch: TypeAlias = DataBatch | ControlBatch
+
+
+class UndecodedRecords(Collection[VersionedRecord]):
+    """The records of an intact batch of data, decoded whenever they are iterated.
+
+    InvalidRecord, then, if one breaks a rule or is unknown.
+    """
+
+    __slots__ = ("_data", "_header", "_position")
+
+    def __init__(self, data: Buffer, position: int, header: BatchHeader) -> None:
+        self._data = data
+        self._position = position
+        self._header = header
+
+    @override
+    def __len__(self) -> int:
+        return self._header.record_count
+
+    @override
+    def __iter__(self) -> Iterator[VersionedRecord]:
+        return map(_data_record, _checked_records(self._data, self._position, self._header))
+
+    @override
+    def __contains__(self, record: object) -> bool:
+        return any(each == record for each in self)
+
+
+def iterate_undecoded_batches(data: Buffer) -> Iterator[MetadataBatch]:
+    """Each complete batch, those of data with :class:`UndecodedRecords`.
+
+    CorruptRecord and InvalidRecord as :func:`read_metadata_batch`, but for a record of data.
+    """
+    for position, header in iterate_batches(data):
+        if header.is_control:
+            yield _read(data, position, header)
+        else:
+            _check(data, position, header)
+            yield DataBatch(_place(header), UndecodedRecords(data, position, header))
 
 
 def iterate_metadata_batches(data: Buffer, position: int = 0) -> Iterator[MetadataBatch]:
@@ -128,13 +169,17 @@ def _check(data: Buffer, position: int, header: BatchHeader) -> None:
 
 def _read(data: Buffer, position: int, header: BatchHeader) -> MetadataBatch:
     _check(data, position, header)
-    place = MetadataBatchPlace(
-        header.base_offset, header.partition_leader_epoch, header.max_timestamp, header.size
-    )
+    place = _place(header)
     records = _checked_records(data, position, header)
     if header.is_control:
         return ControlBatch(place, tuple(_control_record(record) for record in records))
     return DataBatch(place, tuple(_data_record(record) for record in records))
+
+
+def _place(header: BatchHeader) -> MetadataBatchPlace:
+    return MetadataBatchPlace(
+        header.base_offset, header.partition_leader_epoch, header.max_timestamp, header.size
+    )
 
 
 def _checked_records(data: Buffer, position: int, header: BatchHeader) -> Iterator[Record]:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from kafka_common.errors import ConfigInvalid
 from kafka_common.java import parse_int
-from kafka_common.model import Endpoint
+from kafka_common.model import SECURITY_PROTOCOLS, Endpoint
 from kraft.controller.snapshot_trigger import SnapshotConfig
 from kraft.node.metadata_log_config import MetadataLogConfig
 from kraft.raft.config import QuorumConfig
@@ -28,7 +28,6 @@ from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config import log_dirs_of, read_properties_file
 from replica_manager.configuration.config_keys import ConfigValue, split_list
 from replica_manager.configuration.listeners import (
-    SECURITY_PROTOCOLS,
     parse_endpoints,
     parse_protocol_map,
 )

@@ -54,6 +54,7 @@ from kraft.metadata.metadata_batches import (
     DataBatch,
     MetadataBatch,
     iterate_metadata_batches,
+    iterate_undecoded_batches,
 )
 from kraft.node.quorum_controller_metrics import QuorumControllerMetrics
 from kraft.node.raft_driver import CommittedBatches, RaftDriver
@@ -328,7 +329,7 @@ class ControllerLoop:
             case _Commit(batches, is_latest):
                 found = tuple(
                     _committed(batch)
-                    for batch in iterate_metadata_batches(batches.data)
+                    for batch in iterate_undecoded_batches(batches.data)
                     if batch.last_offset >= batches.first_offset
                 )
                 self._controller.enqueue(CommitHandled(found), since_ns)

@@ -251,7 +251,8 @@ class LineWriter(logging.Handler):
             self._lines.append(self.format(lost))
         self._lines.append(line)
         self._queued += len(line)
-        self._has_work.set()
+        if not self._has_work.is_set():
+            self._has_work.set()
 
     @override
     def close(self) -> None:

@@ -12,16 +12,14 @@ import ipaddress
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from kafka_common.errors import ConfigInvalid
-from kafka_common.model import Endpoint
+from kafka_common.model import SECURITY_PROTOCOLS, Endpoint
 from replica_manager.configuration.config_keys import split_list
 
-SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafka_common.errors import ConfigInvalid
+from kafka_common.model import SECURITY_PROTOCOLS
 from kafka_common.net.client_security import PLAINTEXT, ClientSecurity
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config_keys import ConfigValue, text_of
@@ -19,7 +20,6 @@ from replica_manager.security.logins import check_mechanism, credentials_of
 from replica_manager.security.settings import UNSUPPORTED
 from replica_manager.security.tls import client_context
 
-SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DEFAULT_MECHANISM: Final = "GSSAPI"
 
 

@@ -31,6 +31,7 @@ from kraft.metadata.metadata_batches import (
     MetadataBatchPlace,
     encode_control_batch,
     iterate_metadata_batches,
+    iterate_undecoded_batches,
     read_metadata_batch,
 )
 from kraft.metadata.metadata_version import LATEST_PRODUCTION, from_name
@@ -148,6 +149,19 @@ def test_a_data_batch_is_kafkas() -> None:
     assert batch.last_offset == 43
 
 
+def test_records_may_be_decoded_when_they_are_read() -> None:
+    log = golden("leader-change") + golden("data") + golden("data")[:-1]
+
+    leader_change, data = iterate_undecoded_batches(log)
+
+    assert leader_change == read_metadata_batch(golden("leader-change"))
+    assert (data.place, len(data.records), data.last_offset) == (
+        MetadataBatchPlace(41, EPOCH, TIMESTAMP, len(golden("data"))), 3, 43
+    )  # fmt: skip
+    assert tuple(data.records) == tuple(data.records) == DATA
+    assert DATA[1] in data.records
+
+
 def test_batches_are_read_one_after_the_other_as_far_as_they_are_whole() -> None:
     log = golden("leader-change") + golden("data") + golden("data")[:-1]
 
@@ -218,6 +232,8 @@ LEADER_CHANGE_KEY, LEADER_CHANGE_VALUE = encode_control_record(LeaderChange(1, (
 def test_a_batch_that_breaks_a_rule_is_refused_whole(raw: bytes, complaint: str) -> None:
     with pytest.raises(InvalidRecord, match=complaint):
         read_metadata_batch(raw)
+    with pytest.raises(InvalidRecord, match=complaint):
+        [tuple(batch.records) for batch in iterate_undecoded_batches(raw)]
 
 
 @pytest.mark.parametrize("size", [0, 16, 60, 61, len(golden("data")) - 1])
@@ -233,6 +249,8 @@ def test_a_batch_with_another_checksum_is_corrupt(place: int) -> None:
 
     with pytest.raises(CorruptRecord, match="another checksum"):
         read_metadata_batch(bytes(raw))
+    with pytest.raises(CorruptRecord, match="another checksum"):
+        next(iterate_undecoded_batches(bytes(raw)))
 
 
 def test_a_message_of_an_old_format_is_refused() -> None:
@@ -359,11 +377,12 @@ def test_the_snapshot_of_a_format_with_voters_names_them() -> None:
     header, footer = iterate_metadata_batches(golden(name))
     endpoint = VoterEndpoint("CONTROLLER", "localhost", 29093)
 
-    assert header.records[1:] == (
+    snapshot_header, *others = header.records
+    assert others == [
         KRaftVersion(1),
         KRaftVoters((Voter(1, UUID(int=3), (endpoint,), 0, 1),)),
-    )
-    assert isinstance(header.records[0], SnapshotHeader)
+    ]
+    assert isinstance(snapshot_header, SnapshotHeader)
     assert footer.records == (SnapshotFooter(),)
     assert footer.place.base_offset == 3
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from kafka_common.model import Broker, Endpoint
+from kafka_common.model import SECURITY_PROTOCOLS, Broker, Endpoint
 from zkcontroller.zookeeper.scala_order import immutable_map_order, java_hash_map_order
 from zkcontroller.zookeeper.znode_json import (
     INT16_MAX,
@@ -18,7 +18,6 @@ from zkcontroller.zookeeper.znode_json import (
     shown,
 )
 
-_SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MAX_PORT: Final = 65535
 
 
@@ -106,7 +105,7 @@ class BrokerIdZnode(Struct, frozen=True):
 
 
 def _decode_endpoints(fields: JsonFields) -> tuple[Endpoint, ...]:
-    protocols = {name: name for name in _SECURITY_PROTOCOLS}
+    protocols = {name: name for name in SECURITY_PROTOCOLS}
     if fields.has("listener_security_protocol_map"):
         named = fields.object("listener_security_protocol_map")
         protocols = {listener: named.text(listener).upper() for listener in named}
@@ -117,7 +116,7 @@ def _decode_endpoints(fields: JsonFields) -> tuple[Endpoint, ...]:
             raise fields.corrupt(f"not an endpoint: {shown(entry)}")
         listener = match[1].upper()
         protocol = protocols.get(listener)
-        if protocol not in _SECURITY_PROTOCOLS:
+        if protocol not in SECURITY_PROTOCOLS:
             raise fields.corrupt(f"no security protocol is known for listener {listener}")
         if any(e.listener_name == listener for e in endpoints):
             raise fields.corrupt(f"listener {listener} stands there twice")

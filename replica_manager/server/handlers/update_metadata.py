@@ -13,14 +13,13 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from kafka_common.model import Broker, Endpoint, TopicPartition
+from kafka_common.model import SECURITY_PROTOCOLS, Broker, Endpoint, TopicPartition
 from kafka_common.protocol import bulk_reading, request_types
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import read_request
 from kafka_common.protocol.request_types import field_or
 from kafka_common.protocol.versioned_messages import response_schema
 from kafka_common.topic_names import invalid_name_reason
-from replica_manager.configuration.listeners import SECURITY_PROTOCOLS
 from replica_manager.replication.zk_metadata_cache import (
     MetadataUpdate,
     PartitionMetadata,

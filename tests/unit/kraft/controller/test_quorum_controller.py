@@ -5,13 +5,15 @@ Source of the behaviours: Kafka ``QuorumControllerTest``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
+from typing_extensions import override
 
 from kafka_common.api_error import ApiException
-from kafka_common.errors import IllegalState, RecordListTooLarge
+from kafka_common.errors import IllegalState, InvalidRecord, RecordListTooLarge
 from kafka_common.model import ElectionType
 from kraft.controller import quorum_controller
 from kraft.controller.features import FeatureLevelUpdate, FinalizedControllerFeatures
@@ -343,6 +345,25 @@ def test_a_standby_that_cannot_replay_is_at_its_end(world: QuorumWorld) -> None:
     ) as fault:
         standby.step(CommitHandled((CommittedBatch(8, 8, 1, 0, (change,)),)), 0)
     assert isinstance(fault.value.__cause__, IllegalState)
+
+
+class MalformedRecords(tuple[VersionedRecord]):
+    """Records that cannot be decoded."""
+
+    @override
+    def __iter__(self) -> Iterator[VersionedRecord]:
+        raise InvalidRecord("The record at offset 100 has headers")
+
+
+def test_only_a_standby_decodes_a_committed_batch(world: QuorumWorld) -> None:
+    batch = CommittedBatch(100, 100, 1, 0, MalformedRecords([VersionedRecord(NoOpRecord(), 0)]))
+
+    world.feed(3000, CommitHandled((batch,)))
+    with pytest.raises(FatalFault, match="cannot decode the batch at offset 100") as fault:
+        world.start(3001).step(CommitHandled((batch,)), 0)
+
+    assert world.active.state.offsets.last_committed_offset == 100
+    assert isinstance(fault.value.__cause__, InvalidRecord)
 
 
 def test_a_topic_that_comes_twice_is_fatal(world: QuorumWorld) -> None:
