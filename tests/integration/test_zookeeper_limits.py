@@ -25,6 +25,8 @@ pytestmark = pytest.mark.integration
 
 TOO_LONG = "/" + "x" * 1_100_000
 UNBOUNDED = {"server_max_buffer_bytes": 10_000_000}
+ASKING, OTHERS = 8, 400
+"""Threads that ask beside the culprit's, and their requests."""
 
 
 @pytest.mark.parametrize("request_type", [ReadZnodes, ListChildren, CheckExists])
@@ -44,10 +46,10 @@ def test_a_request_that_kills_the_connection_twice_is_given_up_and_others_are_an
 ) -> None:
     caplog.set_level(logging.INFO)
     client = open_client(zookeeper_connect + chroot, **UNBOUNDED)
-    with ThreadPoolExecutor(5) as threads:
+    with ThreadPoolExecutor(1 + ASKING) as threads:
         killer = threads.submit(client.session.read, TOO_LONG)
         innocent = [
-            threads.submit(client.session.write, Create(f"/n{number}")) for number in range(40)
+            threads.submit(client.session.write, Create(f"/n{number}")) for number in range(OTHERS)
         ]
 
         assert killer.result(60) is ZkCode.MARSHALLING_ERROR
@@ -57,7 +59,7 @@ def test_a_request_that_kills_the_connection_twice_is_given_up_and_others_are_an
 
     assert "is given up" in caplog.text
     assert client.session.state_counts[SessionState.SUSPENDED] <= MOST_FATAL + 1
-    assert isinstance(client.session.read("/n39"), Znode)
+    assert isinstance(client.session.read(f"/n{OTHERS - 1}"), Znode)
 
 
 def test_a_multi_that_kills_the_connection_is_split_until_the_culprit_is_found(

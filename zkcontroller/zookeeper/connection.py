@@ -61,6 +61,9 @@ REPLY_HEADER_BYTES: Final = 16
 SASL_SCHEME: Final = "sasl"
 MAX_LOGIN_ROUNDS: Final = 4
 """The most rounds of a SASL login; DIGEST-MD5 takes two."""
+CAUTIOUS_REQUESTS: Final = 100
+"""Requests that are sent one at a time after a lost connection, besides those that it had, if a
+request that was in flight is not sent again meanwhile."""
 LOGIN_REQUIRED: Final = -124
 """The error code SESSIONCLOSEDREQUIRESASLAUTH of a server that requires a SASL login."""
 _LOGIN_REFUSED: Final = (-115, LOGIN_REQUIRED)
@@ -289,6 +292,8 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         self._listener = listener
         self._thread_id = 0
         self._being_sent: PendingRequest | None = None
+        self._suspects: dict[int, Ask] = {}
+        """The requests in flight when connections were lost, by ``id``, until each is answered."""
         self._one_at_a_time = 0
         """The number of next requests of which each is sent only when no other is in flight."""
         self.last_error = ""
@@ -462,6 +467,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
             raise refused
         if header.zxid > 0:
             self.client.last_zxid = header.zxid
+        self._suspects.pop(id(pending.ask), None)
         pending.complete(Reply(header.zxid, code_of(header.err), buffer, offset))
         return None
 
@@ -480,7 +486,8 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         if self._one_at_a_time:
             while self.client._pending:
                 self._read_socket(read_timeout)
-            self._one_at_a_time -= 1
+            # Once every suspect is answered, none of them was the cause.
+            self._one_at_a_time = self._one_at_a_time - 1 if self._suspects else 0
 
     def note_drop(self) -> None:
         """Logs the lost connection, and looks for the request that may have caused the loss.
@@ -493,9 +500,12 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         if self._being_sent is not None:
             under_way.append(self._being_sent)
             self._being_sent = None
-        if len(under_way) == 1 and isinstance(under_way[0], PendingRequest):
-            under_way[0].was_alone = True
-        self._one_at_a_time = max(self._one_at_a_time, len(under_way) + len(self.client._queue))
+        suspects = [each for each in under_way if isinstance(each, PendingRequest)]
+        if len(under_way) == len(suspects) == 1:
+            suspects[0].was_alone = True
+            self._suspects.clear()
+        self._suspects |= {id(each.ask): each.ask for each in suspects}
+        self._one_at_a_time = len(under_way) + len(self.client._queue) + CAUTIOUS_REQUESTS
 
 
 @contextlib.contextmanager
