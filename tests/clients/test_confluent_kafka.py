@@ -98,7 +98,7 @@ def test_a_producer_may_wait_for_less(
     topic = new_topic(1)
     consumer = consumer_of(cluster)
     try:
-        # A broker that does not lead yet refuses records, and with acks=0 nobody sends them again.
+        # A broker that does not lead yet refuses records, and with acks=0 none is sent again.
         assert bounds(consumer, topic) == (0, 0)
         produce(cluster, topic, 100, 1, acks=acks)
         consumer.assign([start_of(topic, 0)])

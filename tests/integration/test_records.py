@@ -141,7 +141,7 @@ def test_records_come_back_whatever_their_codec_and_acks(cluster: Cluster) -> No
 
 def test_without_acks_records_arrive_and_no_answer_is_awaited(cluster: Cluster) -> None:
     create(cluster, "careless")
-    # A broker that does not lead yet refuses records, and with acks=0 nobody sends them again.
+    # A broker that does not lead yet refuses records, and with acks=0 none is sent again.
     produce(cluster, "careless", [b"acknowledged"])
 
     produce(cluster, "careless", numbered(300), acks=0)
