@@ -488,6 +488,8 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
                 self._read_socket(read_timeout)
             # Once every suspect is answered, none of them was the cause.
             self._one_at_a_time = self._one_at_a_time - 1 if self._suspects else 0
+            if not self._one_at_a_time:
+                self._suspects.clear()  # the others are not sent again
 
     def note_drop(self) -> None:
         """Logs the lost connection, and looks for the request that may have caused the loss.
