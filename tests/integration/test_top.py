@@ -110,6 +110,13 @@ def test_a_broker_is_killed_and_its_leaders_move_on_the_screen(cluster: LocalClu
         lines = terminal.until(lambda lines: any(line.startswith("changes") for line in lines))
         assert any(re.search(rf"broker {victim} +gone", line) for line in lines)
         terminal.press("/orders-\r")
+        # The next key is a letter of the pattern as long as its field is open.
+        terminal.until(
+            lambda lines: (
+                any(line.startswith("changes matching orders-") for line in lines)
+                and "orders-" not in map(str.strip, lines)
+            )
+        )
         moved = rf"orders-\d +leader {victim} → \d, epoch \d+ → \d+"
         terminal.until(lambda lines: any(re.search(moved, line) for line in lines))
         terminal.press("q")
