@@ -23,6 +23,6 @@ def set_up_interpreter() -> None:
     gc.freeze()  # the collector need not check imported objects, which are never freed
     sys.setswitchinterval(_THREAD_SWITCH_INTERVAL_S)
     # No line of ours says which thread or which line of code it is from, and to find that out takes
-    # a quarter of the time of a record; a controller writes one for each partition that is created.
+    # time for each record; a controller writes one for each partition that is created.
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
