@@ -37,9 +37,10 @@ help:  ## Show this list
 demo: $(INSTALLED)  ## Three brokers on a real ZooKeeper lose their controller, then a broker: watch it (under a minute)
 	@$(BIN)/zkctl demo
 
-# While some tests wait for processes and sessions, others compute: two workers for each of few cores, and no more than
-# memory and ZooKeepers allow (a worker and what it starts take up to a gigabyte). Each imports and collects all tests.
-WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 8 ] && echo $$((n + 8)) || echo $$((2 * n)))
+# A third of the workers computes while the others wait for processes and sessions (tests/lanes.py): three for each of
+# few cores, and no more than memory and ZooKeepers allow (a worker and what it starts take up to a gigabyte). Each
+# imports and collects all tests.
+WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo $$((n + 8)) || echo $$((3 * n)))
 
 # Without --no-loadscope-reorder the files with the fewest tests would run last, and those are the longest.
 test: $(TEST_INSTALLED)  ## Style, types, import arrows, and all tests that need no Docker, no real Kafka and no Spark

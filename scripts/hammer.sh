@@ -32,7 +32,7 @@ rows=()
 for seed in $(seq "$FIRST" $((FIRST + RUNS - 1))); do
     begun=$SECONDS
     echo "== run $((seed - FIRST + 1)) of $RUNS: --order $seed, beside $BUSY busy processes"
-    .venv/bin/pytest -q -rfE -n $((2 * $(nproc))) --dist loadfile --no-loadscope-reorder --order "$seed" \
+    .venv/bin/pytest -q -rfE -n $((3 * $(nproc))) --dist loadfile --no-loadscope-reorder --order "$seed" \
         -p no:cacheprovider "$@" >"$logs/$seed" 2>&1 || true
     tail -n 1 "$logs/$seed"
     rows+=("$(printf '%-10s %5d s  %s' "order $seed" $((SECONDS - begun)) "$(tail -n 1 "$logs/$seed")")")

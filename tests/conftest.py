@@ -10,7 +10,7 @@ import signal
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import settings
@@ -21,6 +21,7 @@ from kazoo.protocol import connection as kazoo_connection
 
 from tests.file_seconds import FileSeconds
 from tests.first_collection import FirstCollection
+from tests.lanes import Lanes
 from tests.processor_time import ProcessorTime
 from tests.support import coroutine_tests
 from tests.support.leftovers import Leftovers
@@ -70,8 +71,7 @@ LONGEST: Final = (
     "integration/test_records.py",
 )
 """The files that take longest, by far: whichever of them runs last keeps one worker alone."""
-WAITING_FOLDERS: Final = ("integration", "clients")
-"""Those whose tests start processes and wait for them, mostly without work for a processor."""
+LONGEST_FIRST: Final = "longest-first"
 FOLDERS_NAMED_LIKE_THEIR_MARKER: Final = frozenset({"attack", "peers"})
 """Every test of these has the marker of the folder's name."""
 
@@ -80,9 +80,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """``--order``: the order of the test files, which no test may depend on."""
     parser.addoption(
         "--order",
-        default="spread",
-        help="order of the test files: spread (those that wait among those that compute), reverse, "
-        "or a number that seeds a shuffle",
+        default=LONGEST_FIRST,
+        help=f"order of test files: {LONGEST_FIRST}, reverse, or a number that seeds a shuffle",
     )
     parser.addoption(
         "--processor-time",
@@ -140,31 +139,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True
 
 
-def running_order(files: Sequence[Path], order: str = "spread") -> list[Path]:
-    """The order in which ``files`` run: the longest first, the others so that workers share well.
+def running_order(files: Sequence[Path], order: str = LONGEST_FIRST) -> list[Path]:
+    """The order in which ``files`` run: the longest first.
 
-    Files whose tests wait stand evenly among those whose tests compute, so that some workers wait
-    while others compute.  ``order`` may also be ``reverse`` or the seed of a shuffle.  Raises
-    ``ValueError`` for another one.
+    ``order`` may also be ``reverse`` or the seed of a shuffle.  Raises ``ValueError`` for another.
     """
     if order == "reverse":
         return list(reversed(files))
-    if order != "spread":
+    if order != LONGEST_FIRST:
         return Random(int(order)).sample(list(files), len(files))
     longest = {name: place for place, name in enumerate(LONGEST)}
-    first = sorted(
-        (file for file in files if _short_name(file) in longest),
-        key=lambda file: longest[_short_name(file)],
-    )
-    others = [file for file in files if _short_name(file) not in longest]
-    waiting = [file for file in others if file.parent.name in WAITING_FOLDERS]
-    computing = [file for file in others if file.parent.name not in WAITING_FOLDERS]
-    places = [
-        (place / len(group), file)
-        for group in (waiting, computing)
-        for place, file in enumerate(group)
-    ]
-    return first + [file for _, file in sorted(places, key=lambda placed: placed[0])]
+    return sorted(files, key=lambda file: longest.get(_short_name(file), len(LONGEST)))
 
 
 def _short_name(file: Path) -> str:
@@ -178,8 +163,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     try:
         places = {file: place for place, file in enumerate(running_order(files, order))}
     except ValueError:
-        raise pytest.UsageError(f"--order is spread, reverse or a number, not {order!r}") from None
+        message = f"--order is {LONGEST_FIRST}, reverse or a number, not {order!r}"
+        raise pytest.UsageError(message) from None
     items.sort(key=lambda item: places[item.path])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes | None:
+    """With ``--dist loadfile``, some workers wait while others compute."""
+    return Lanes(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

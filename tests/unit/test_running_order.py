@@ -6,13 +6,16 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xdist.remote import Producer
 
 from tests.conftest import (
     FOLDERS_NAMED_LIKE_THEIR_MARKER,
@@ -20,11 +23,11 @@ from tests.conftest import (
     left_out_as_a_whole,
     running_order,
 )
+from tests.lanes import Lanes
 from tests.processor_time import ProcessorTime, processor_seconds
 
 TESTS = Path(__file__).parent.parent
-COMPUTING = [TESTS / f"scenarios/test_{number}.py" for number in range(8)]
-WAITING = [TESTS / "clients/test_a.py", TESTS / "integration/test_b.py"]
+FILES = [TESTS / f"scenarios/test_{number}.py" for number in range(8)]
 
 
 @pytest.mark.parametrize("name", LONGEST)
@@ -37,27 +40,71 @@ def test_the_longest_files_exist(name: str) -> None:
 def test_the_longest_files_run_first_in_their_order() -> None:
     longest = [TESTS / name for name in LONGEST]
 
-    ordered = running_order([*COMPUTING, *reversed(longest), *WAITING])
-
-    assert ordered[: len(LONGEST)] == longest
-    assert sorted(ordered) == sorted([*COMPUTING, *longest, *WAITING])
+    assert running_order([*FILES, *reversed(longest)]) == [*longest, *FILES]
 
 
-def test_files_that_wait_stand_evenly_among_those_that_compute() -> None:
-    ordered = running_order([*COMPUTING, *WAITING])
+class Worker:
+    """What the scheduler hands files to, as xdist's own workers are."""
 
-    assert [ordered.index(file) for file in WAITING] == [0, 5]
-    assert [file for file in ordered if file in COMPUTING] == COMPUTING
+    shutting_down = False
+    gateway = SimpleNamespace(id="gw0")
+
+    def __init__(self, tests: Sequence[str]) -> None:
+        self._tests = tests
+        self.files: list[str] = []
+
+    def send_runtest_some(self, indexes: Sequence[int]) -> None:
+        self.files += dict.fromkeys(self._tests[index].partition("::")[0] for index in indexes)
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+@pytest.fixture
+def files_of_workers(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[int, Sequence[str]], list[str]]:
+    """The files that each of so many workers runs, a letter each; all tests take equally long."""
+
+    def files_of(workers: int, files: Sequence[str]) -> list[str]:
+        monkeypatch.setattr(pytestconfig.option, "tx", [f"{workers}*popen"])
+        tests = [f"{file}::test_{number}" for file in files for number in range(4)]
+        lanes = Lanes(pytestconfig, Producer("test"))
+        nodes = [Worker(tests) for _ in range(workers)]
+        for node in nodes:
+            lanes.add_node(node)
+            lanes.add_node_collection(node, tests)
+        lanes.schedule()
+        while lanes.has_pending:
+            for node in nodes:
+                units = list(lanes.assigned_work[node].values())
+                for test in [test for unit in units for test, done in unit.items() if not done][:1]:
+                    lanes.mark_test_complete(node, tests.index(test))
+        return ["".join(Path(file).stem[-1] for file in node.files) for node in nodes]
+
+    return files_of
+
+
+def test_a_third_of_the_workers_computes_while_the_others_wait(
+    files_of_workers: Callable[[int, Sequence[str]], list[str]],
+) -> None:
+    waiting = [f"tests/integration/test_{letter}.py" for letter in "abcdef"]
+    computing = [f"tests/unit/test_{letter}.py" for letter in "uvwxyz"]
+
+    assert files_of_workers(1, [*waiting, *computing]) == ["uvwxyzabcdef"]
+    assert files_of_workers(3, [*waiting, *computing]) == ["uvwx", "acey", "bdfz"]
+    assert files_of_workers(6, [*waiting, *computing]) == [
+        *("uw", "vx"),
+        *("ae", "bf", "cy", "dz"),
+    ]
 
 
 def test_files_run_in_reverse_or_shuffled_by_a_seed() -> None:
-    files = [*COMPUTING, *WAITING]
-
-    assert running_order(files, "reverse") == files[::-1]
-    assert running_order(files, "7") == running_order(files, "7") != files
-    assert sorted(running_order(files, "7")) == sorted(files)
+    assert running_order(FILES, "reverse") == FILES[::-1]
+    assert running_order(FILES, "7") == running_order(FILES, "7") != FILES
+    assert sorted(running_order(FILES, "7")) == FILES
     with pytest.raises(ValueError, match="invalid literal"):
-        running_order(files, "sideways")
+        running_order(FILES, "sideways")
 
 
 ALL_LEFT_OUT = "not container and not peers and not history and not faults and not attack"
