@@ -57,20 +57,25 @@ LONGEST: Final = (
     "integration/test_clients_admin.py",
     "integration/test_deletion.py",
     "integration/test_broker_process.py",
-    "integration/test_cli_moves.py",
-    "integration/test_cli_lifecycle.py",
     "integration/test_kit_verbs.py",
-    "integration/test_cli_cluster.py",
-    "integration/test_transaction_failover.py",
-    "integration/test_kit_serving.py",
-    "integration/test_cli_truth.py",
+    "integration/test_cli_lifecycle.py",
+    "integration/test_cli_moves.py",
     "integration/test_kit_plugin.py",
-    "tests/test_house.py",
-    "clients/test_confluent_transactions.py",
-    "integration/test_zookeeper_security.py",
+    "integration/test_cli_truth.py",
+    "integration/test_kit_serving.py",
+    "integration/test_doctor_servers.py",
+    "integration/test_transaction_failover.py",
+    "integration/test_cli_cluster.py",
+    "integration/test_doctor.py",
+    "integration/test_prometheus.py",
+    "integration/test_top.py",
     "integration/test_records.py",
+    "integration/test_zookeeper_security.py",
+    "clients/test_confluent_transactions.py",
+    "tests/test_house.py",
+    "cli/test_demo.py",
 )
-"""The files that take longest, by far: whichever of them runs last keeps one worker alone."""
+"""The files that take longest: whichever of them runs last keeps one worker alone."""
 LONGEST_FIRST: Final = "longest-first"
 FOLDERS_NAMED_LIKE_THEIR_MARKER: Final = frozenset({"attack", "peers"})
 """Every test of these has the marker of the folder's name."""

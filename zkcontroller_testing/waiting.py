@@ -30,11 +30,14 @@ def until(
     """Calls ``look`` until it returns not None; NotInTime with ``what`` after the timeout."""
     began = time.monotonic()
     while True:
+        looked = time.monotonic()
         found = look()
         if found is not None:
             return found
+        took_s = time.monotonic() - looked
         waited_s = time.monotonic() - began
         if waited_s >= timeout_s:
             raise NotInTime(f"not within {timeout_s:g} s: {what()}")
-        # Poll more slowly the longer it takes, for example for the end of a session.
-        time.sleep(min(max(_POLL_S, waited_s / 10), _LONGEST_POLL_S))
+        # Poll more slowly the longer it takes, for example for the end of a session, and use no
+        # more than half of a processor for looks that are expensive.
+        time.sleep(max(took_s, min(max(_POLL_S, waited_s / 10), _LONGEST_POLL_S)))

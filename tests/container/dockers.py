@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from typing import Final
+
+from zkcontroller_testing.waiting import until
 
 IMAGE: Final = os.environ.get("ZKCONTROLLER_IMAGE", "zkcontroller")
 COMMAND_TIMEOUT_S: Final = 500
 """Builds and Spark take a minute, and more on a busy machine."""
-_POLL_S: Final = 0.25
 
 
 def run(
@@ -47,10 +47,7 @@ def status(container: str) -> str:
 
 def wait_for(look: Callable[[], bool], what: Callable[[], str], timeout_s: float = 60) -> None:
     """Returns when ``look`` says so; an AssertionError that says ``what`` if it does not."""
-    deadline = time.monotonic() + timeout_s
-    while not look():
-        assert time.monotonic() < deadline, what()
-        time.sleep(_POLL_S)
+    until(lambda: look() or None, what, timeout_s)
 
 
 def wait_for_status(container: str, wanted: str, timeout_s: float = 60) -> None:

@@ -6,7 +6,6 @@ import importlib
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from zkcontroller.zookeeper.znodes import (
     PartitionStateZnode,
 )
 from zkcontroller_testing.fork_server import ForkedProcess, ForkServer
+from zkcontroller_testing.waiting import until
 
 PATIENCE_S: Final = 40.0
 POLL_S: Final = 0.05
@@ -34,13 +34,12 @@ T = TypeVar("T")
 
 def wait_for(what: Callable[[], T | None], why: str) -> T:
     """The first answer of ``what`` that is not None or False; fails after a long patience."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
+
+    def look() -> T | None:
         found = what()
-        if found is not None and found is not False:
-            return found
-        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s in vain for {why}"
-        time.sleep(POLL_S)
+        return None if found is False else found
+
+    return until(look, lambda: why, PATIENCE_S)
 
 
 def metadata_of(admin: Any) -> Any | None:

@@ -9,18 +9,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from tests.support.cli_world import CommandResult, zkctl_here
+from zkcontroller_testing.waiting import until
 
 WITH_A_PROCESS: Final = frozenset(
     {"cluster", "demo", "quorum", "start", "stop", "storage", "top", "wait", "watch", "--watch"}
 )
 """Words of command lines whose servers, signals or terminal need a process."""
-POLL_S: Final = 0.1
 
 
 class LocalCluster:
@@ -56,10 +55,7 @@ class LocalCluster:
 
     def wait_for(self, condition: Callable[[], object], timeout_s: float = 30) -> None:
         """Ask until the answer is true; an assertion fails if it never is."""
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            assert time.monotonic() < deadline, self("cluster", "status").stdout
-            time.sleep(POLL_S)
+        until(lambda: condition() or None, lambda: self("cluster", "status").stdout, timeout_s)
 
     def properties(self, broker_id: int) -> Path:
         """The broker's server.properties."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib import import_module
@@ -19,7 +19,6 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 
-from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs, run_kafka_tool
 from kafka_common.model import ReplicaAssignment
 from tests.integration.broker_processes import admin_client, wait_for
 from tests.integration.calls import address_of, call
@@ -52,23 +51,6 @@ def frozen(cluster: KafkaCluster, broker_id: int) -> Iterator[None]:
         yield
     finally:
         cluster.resume(broker_id)
-
-
-@pytest.fixture(scope="module")
-def java(cluster: KafkaCluster) -> Callable[..., str]:
-    """Runs one of Kafka's own tools, which must succeed."""
-    try:
-        kafka_libs()
-    except KafkaUnavailableError as missing:
-        pytest.skip(str(missing))
-
-    def run(main_class: str, *arguments: str) -> str:
-        servers = ("--bootstrap-server", cluster.bootstrap_servers)
-        done = run_kafka_tool(main_class, *servers, *arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    return run
 
 
 def zkctl(cluster: KafkaCluster, *arguments: str, exit_code: int = 0) -> Any:
@@ -223,15 +205,6 @@ def test_kafka_pythons_topics_grow(cluster: KafkaCluster) -> None:
     assert len(topic_znode(cluster, "pythons").partitions) == 2
 
 
-def test_javas_topics_grow(cluster: KafkaCluster, java: Callable[..., str]) -> None:
-    create(cluster, "javas", "1")
-
-    command = "org.apache.kafka.tools.TopicCommand"
-    java(command, "--alter", "--topic", "javas", "--partitions", "3")
-
-    assert len(topic_znode(cluster, "javas").partitions) == 3
-
-
 # Reassignments
 
 
@@ -329,37 +302,6 @@ def test_a_move_is_called_off(cluster: KafkaCluster) -> None:
     ]
 
 
-def test_javas_tool_moves_replicas(
-    cluster: KafkaCluster, java: Callable[..., str], tmp_path: Path
-) -> None:
-    create(cluster, "javas-move", "1:2")
-    command = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-    plan = tmp_path / "plan.json"
-    move = {"topic": "javas-move", "partition": 0, "replicas": [2, 3]}
-    plan.write_text(json.dumps({"version": 1, "partitions": [move]}))
-    given = ("--reassignment-json-file", str(plan))
-
-    begun = java(command, *given, "--execute", "--throttle", "1000000")
-    throttled = config_of(cluster, "brokers/1"), config_of(cluster, "topics/javas-move")
-    wait_for(lambda: "No partition reassignments found" in java(command, "--list"), "the move")
-    verified = java(command, *given, "--verify")
-
-    assert "Successfully started partition reassignment" in begun
-    assert throttled == (
-        {
-            "leader.replication.throttled.rate": "1000000",
-            "follower.replication.throttled.rate": "1000000",
-        },
-        {
-            "leader.replication.throttled.replicas": "0:1,0:2",
-            "follower.replication.throttled.replicas": "0:3",
-        },
-    )
-    assert "Reassignment of partition javas-move-0 is completed." in verified
-    assert config_of(cluster, "brokers/1") == {}
-    assert config_of(cluster, "topics/javas-move") == {}
-
-
 # Elections
 
 
@@ -385,19 +327,6 @@ def test_leaders_return_to_their_preferred_brokers(cluster: KafkaCluster) -> Non
     assert rows == [(1, True)]
     assert [(row["is_elected"], row["error"]) for row in again] == [(False, None), (False, None)]
     assert cluster.leader("elected", 1) == 1
-
-
-def test_javas_tool_elects(cluster: KafkaCluster, java: Callable[..., str]) -> None:
-    create(cluster, "javas-elected", "1:2")
-    lead_elsewhere(cluster, "javas-elected", 0)
-
-    said = java(
-        "org.apache.kafka.tools.LeaderElectionCommand",
-        *("--election-type", "preferred", "--topic", "javas-elected", "--partition", "0"),
-    )
-
-    assert "Successfully completed leader election (PREFERRED) for partitions" in said
-    assert cluster.leader("javas-elected", 0) == 1
 
 
 def lead_elsewhere(cluster: KafkaCluster, topic: str, partition: int) -> None:
@@ -488,26 +417,6 @@ def test_the_levels_of_one_brokers_loggers_change(cluster: KafkaCluster) -> None
     zkctl(cluster, "config", "unset", "logger", "2", "--key", logger, "--yes")
 
     assert level("2") == "TRACE"
-
-
-def test_javas_tool_configures(cluster: KafkaCluster, java: Callable[..., str]) -> None:
-    create(cluster, "javas-configured", "1")
-    command = "kafka.admin.ConfigCommand"
-    topic = ("--entity-type", "topics", "--entity-name", "javas-configured")
-    everybody = ("--entity-type", "brokers", "--entity-default")
-
-    java(command, *topic, "--alter", "--add-config", "retention.ms=7000")
-    java(command, *everybody, "--alter", "--add-config", "log.retention.ms=9000")
-    described = java(command, *topic, "--describe")
-    loggers = java(command, "--entity-type", "broker-loggers", "--entity-name", "1", "--describe")
-    java(command, *everybody, "--alter", "--delete-config", "log.retention.ms")
-
-    assert "retention.ms=7000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=7000" in (
-        described
-    )
-    assert "kafka.controller.KafkaController=TRACE" in loggers
-    assert config_of(cluster, "topics/javas-configured") == {"retention.ms": "7000"}
-    assert config_of(cluster, "brokers/<default>") == {}
 
 
 # Between brokers

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs
 from tests.integration.broker_processes import admin_client, wait_for
 from zkcontroller.zookeeper.znodes import TopicZnode
 from zkcontroller_testing import KafkaCluster
@@ -102,44 +101,3 @@ def test_kcat(cluster: KafkaCluster) -> None:
     assert wait_for(
         lambda: f"partition 0, leader {leaders[0]}" in kcat("-t", "kcat-made"), "the leader"
     )
-
-
-def test_javas_topic_command(cluster: KafkaCluster) -> None:
-    try:
-        libs = kafka_libs()
-    except KafkaUnavailableError as missing:
-        pytest.skip(str(missing))
-
-    def topics(*arguments: str) -> str:
-        command = [
-            "java",
-            "-cp",
-            str(libs / "*"),
-            "org.apache.kafka.tools.TopicCommand",
-            "--bootstrap-server",
-            cluster.bootstrap_servers,
-            *arguments,
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    made = topics(
-        "--create", "--topic", "java", "--partitions", "6", "--replication-factor", "3",
-        "--config", "retention.ms=1000",
-    )  # fmt: skip
-    assert "Created topic java." in made
-    assert "java" in topics("--list").split()
-
-    leaders = leaders_in_znodes(cluster, "java", 6)
-    lines = [f"Partition: {p}\tLeader: {leader}\t" for p, leader in leaders.items()]
-
-    def is_described() -> bool:
-        described = topics("--describe", "--topic", "java")
-        assert "PartitionCount: 6\tReplicationFactor: 3\tConfigs: retention.ms=1000" in described
-        return all(line in described for line in lines)
-
-    wait_for(is_described, "every broker to know the leaders")
-
-    topics("--delete", "--topic", "java")
-    wait_for(lambda: is_gone(cluster, "java"), "the deletion")

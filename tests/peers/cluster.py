@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,6 +18,7 @@ from kafka_common.net.connection import Connection
 from tests.support.forked_broker import ForkedBroker
 from zkcontroller.zookeeper.requests import Delete, ListChildren, Znode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
+from zkcontroller_testing.waiting import until
 
 TOPIC_COMMAND: Final = "org.apache.kafka.tools.TopicCommand"
 TOPIC_LEADERS: Final = str(Path(__file__).with_name("TopicLeaders.java"))
@@ -50,11 +49,7 @@ class PartitionView(NamedTuple):
 
 def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 30) -> None:
     """Returns once ``condition`` holds; fails, naming ``what``, if it does not in time."""
-    deadline = time.monotonic() + timeout_s
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
-        pause.wait(0.05)
+    until(lambda: condition() or None, lambda: what, timeout_s)
 
 
 class Cluster:
