@@ -104,6 +104,7 @@ container: $(TEST_INSTALLED)  ## What needs Docker: images, compose file, contra
 peers: $(TEST_INSTALLED)  ## Our brokers and Kafka 3.9 given the same requests, and compared (fetched with Maven)
 	@scripts/fetch-kafka.sh
 	@scripts/fetch-kafka.sh 2.8.2
+	@scripts/fetch-kafka.sh applications
 	@scripts/fetch-kafka.sh jmx-exporter
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.kafka_classes
 	@$(WITH_JAVA) $(BIN)/pytest -q -m peers $(or $(ONLY),tests/peers) -n 2 --dist loadfile

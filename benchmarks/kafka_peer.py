@@ -53,13 +53,25 @@ class KafkaUnavailableError(Exception):
 
 def kafka_libs() -> Path:
     """Folder with the jars; KafkaUnavailableError if there is none."""
-    return _libs(VERSION, "KAFKA_LIBS", "scripts/fetch-kafka.sh")
+    return _libs(f"kafka-{VERSION}", "KAFKA_LIBS", f"kafka_2.13-{VERSION}", "")
 
 
 def zookeeper_tools_libs() -> Path:
     """Folder with the tools that speak to ZooKeeper; KafkaUnavailableError if there is none."""
-    fetch = f"scripts/fetch-kafka.sh {ZOOKEEPER_TOOLS_VERSION}"
-    return _libs(ZOOKEEPER_TOOLS_VERSION, "KAFKA_ZOOKEEPER_TOOLS_LIBS", fetch)
+    version = ZOOKEEPER_TOOLS_VERSION
+    return _libs(
+        f"kafka-{version}", "KAFKA_ZOOKEEPER_TOOLS_LIBS", f"kafka_2.13-{version}", f" {version}"
+    )
+
+
+def application_libs() -> Path:
+    """Folder with Kafka Streams, Connect and MirrorMaker; KafkaUnavailableError without it."""
+    return _libs(
+        f"kafka-applications-{VERSION}",
+        "KAFKA_APPLICATIONS_LIBS",
+        f"kafka-streams-{VERSION}",
+        " applications",
+    )
 
 
 def jmx_exporter() -> Path:
@@ -94,11 +106,14 @@ def brief_options(libs: Path) -> list[str]:
     return [*_BRIEF_OPTIONS, f"-XX:SharedArchiveFile={file}", "-Xshare:auto", "-Xlog:disable"]
 
 
-def _libs(version: str, variable: str, fetch: str) -> Path:
-    default = Path.home() / ".cache" / "zkcontroller" / f"kafka-{version}" / "libs"
+def _libs(folder: str, variable: str, artifact: str, argument: str) -> Path:
+    """The folder of jars that holds ``artifact``; ``argument``: what the script is given for it."""
+    default = Path.home() / ".cache" / "zkcontroller" / folder / "libs"
     libs = Path(os.environ.get(variable, default))
-    if not (libs / f"kafka_2.13-{version}.jar").exists():
-        raise KafkaUnavailableError(f"no Kafka {version} in {libs}: run {fetch}")
+    if not (libs / f"{artifact}.jar").exists():
+        raise KafkaUnavailableError(
+            f"no {artifact} in {libs}: run scripts/fetch-kafka.sh{argument}"
+        )
     if shutil.which("java") is None:
         raise KafkaUnavailableError("no java on the PATH")
     return libs

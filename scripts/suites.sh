@@ -50,6 +50,7 @@ readonly PEERS="
     tests/peers/test_equal_requests_and_logs.py
     tests/peers/test_mixed_replicas.py
     tests/peers/test_zookeeper_tools.py
+    tests/peers/test_java_tools.py
     tests/peers/test_log_files.py
     tests/peers/test_raft_files.py
     tests/peers/test_metadata_log_dump.py"
@@ -149,10 +150,6 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         mvn=maven npm=npm go=golang chromium=chromium
 fi
 
-# Before the tests: some of them hold Kafka's own tools to our brokers where they are there.
-has_kafka=no
-scripts/fetch-kafka.sh && has_kafka=yes
-
 # Exact versions, checked by their hashes.
 export LOCKED=yes
 run test
@@ -179,7 +176,7 @@ else
     left_out container "no debootstrap, or no Docker daemon can run here (the reason stands above)"
 fi
 
-if [ $has_kafka = yes ]; then
+if scripts/fetch-kafka.sh; then
     run_part peers "$PEERS"
 else
     left_out peers "no real Kafka to be had (the reason stands above)"
