@@ -13,6 +13,10 @@ MAX_SHOWN_VALUE: Final = 300
 """The most characters of a configuration's key or value in an error message."""
 MAX_SHOWN_RULE: Final = 1000
 """The most characters of ``allowed`` in an error message; it may list many names."""
+INVALID_VALUE: Final = "Invalid value {value} for configuration {key}: {allowed}"
+REQUIREMENT: Final = "requirement failed: {allowed}"
+MESSAGE_ONLY: Final = "{allowed}"
+"""Forms of a ConfigException's sentence."""
 
 
 def _shortened(text: str, most: int = MAX_SHOWN_VALUE) -> str:
@@ -109,6 +113,20 @@ class ConfigInvalid(ZkControllerError):
         self.key = key
         self.value = value
         self.allowed = allowed
+
+
+class ConfigException(ConfigInvalid):
+    """A key of Kafka's configuration has a value that is refused; the message is Kafka's.
+
+    ``form``: the sentence; where Kafka names neither key nor value, ``allowed`` is all of it.
+    Source: Kafka ``ConfigException``, and Scala's ``require``.
+    """
+
+    def __init__(self, key: str, value: object, allowed: str, form: str = INVALID_VALUE) -> None:
+        super().__init__(key, value, allowed)
+        shown = _shortened(str(value)[: MAX_SHOWN_VALUE + 1])
+        rule = _shortened(allowed, MAX_SHOWN_RULE)
+        self.args = (form.format(value=shown, key=_shortened(key), allowed=rule),)
 
 
 class NotInstalled(ZkControllerError):

@@ -19,7 +19,7 @@ from typing import Final
 
 from msgspec import Struct, field, structs
 
-from kafka_common.errors import ConfigInvalid
+from kafka_common.errors import REQUIREMENT, ConfigException, ConfigInvalid
 from kafka_common.protocol.inter_broker_versions import CONFIG_KEY, InterBrokerVersion, version_of
 from replica_manager.configuration.broker_keys import BROKER_EFFECTS, BROKER_KEYS
 from replica_manager.configuration.config_keys import ConfigKey, ConfigValue, split_list, text_of
@@ -35,7 +35,7 @@ from replica_manager.configuration.dynamic_keys import (
 from replica_manager.configuration.key_effects import KeyEffect, KeyEffectKind, texts_of
 from replica_manager.configuration.listeners import Listeners, resolve_listeners
 from replica_manager.configuration.properties import parse_properties
-from replica_manager.configuration.topic_keys import check_message_format
+from replica_manager.configuration.topic_keys import check_message_format, inherited_value
 from replica_manager.regular_files import read_configured
 from zkcontroller.zookeeper.connect_string import parse_connect
 
@@ -48,6 +48,7 @@ _LISTENER_PREFIX: Final = re.compile(
 )
 _OF_THE_AUTHORIZER: Final = frozenset(("super.users", "allow.everyone.if.no.acl.found"))
 _CLOSEST_MATCH: Final = 0.85
+_LEAST_DEDUPE_BYTES: Final = 1024 * 1024
 MOST_SUGGESTIONS: Final = 20
 """The most unknown keys for which a similar key is suggested, which is slow to find."""
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
@@ -332,56 +333,97 @@ def _check_values(values: Mapping[str, ConfigValue], id_key: str) -> None:
         assert isinstance(value, int), key
         return value
 
-    def require(is_met: bool, key: str, allowed: str) -> None:
+    def require(is_met: bool, key: str, requirement: str) -> None:
+        if not is_met:
+            raise ConfigException(key, values[key], requirement, REQUIREMENT)
+
+    def milliseconds(topic_key: str) -> int:
+        """A setting that has keys in several units, in milliseconds."""
+        value = inherited_value(topic_key, values)
+        assert isinstance(value, int), topic_key
+        return value
+
+    def supported(is_met: bool, key: str, allowed: str) -> None:
         if not is_met:
             raise ConfigInvalid(key, values[key], allowed)
 
-    require(bool(values["zookeeper.connect"]), "zookeeper.connect", "host:port,host:port/chroot")
+    supported(bool(values["zookeeper.connect"]), "zookeeper.connect", "host:port,host:port/chroot")
     parse_connect(str(values["zookeeper.connect"]))
     if values["broker.id.generation.enable"]:
         highest = number("reserved.broker.max.id")
         require(
             -1 <= number("broker.id") <= highest,
             id_key,
-            f"-1, which generates one, or at most reserved.broker.max.id ({highest})",
+            "broker.id must be greater than or equal to -1 and not greater than "
+            "reserved.broker.max.id",
         )
     else:
-        require(
-            number("broker.id") >= 0,
-            id_key,
-            "at least 0, because broker.id.generation.enable is false",
-        )
-    for key, allowed in (
-        ("replica.socket.timeout.ms", "at least replica.fetch.wait.max.ms"),
-        ("replica.lag.time.max.ms", "at least replica.fetch.wait.max.ms"),
-    ):
-        require(number("replica.fetch.wait.max.ms") <= number(key), key, allowed)
+        require(number("broker.id") >= 0, id_key, "broker.id must be greater than or equal to 0")
+    require(
+        milliseconds("segment.ms") >= 1,
+        "log.roll.ms",
+        "log.roll.ms must be greater than or equal to 1",
+    )
+    require(
+        milliseconds("segment.jitter.ms") >= 0,
+        "log.roll.jitter.ms",
+        "log.roll.jitter.ms must be greater than or equal to 0",
+    )
+    require(
+        milliseconds("retention.ms") != 0,
+        "log.retention.ms",
+        "log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
+    )
+    # Kafka divides by the number of threads, whatever it is.
+    threads = number("log.cleaner.threads")
+    require(
+        threads > 0 and number("log.cleaner.dedupe.buffer.size") // threads > _LEAST_DEDUPE_BYTES,
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+    )
+    wait_ms = number("replica.fetch.wait.max.ms")
+    require(
+        wait_ms <= number("replica.socket.timeout.ms"),
+        "replica.socket.timeout.ms",
+        "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to prevent "
+        "unnecessary socket timeouts",
+    )
+    require(
+        wait_ms <= number("replica.lag.time.max.ms"),
+        "replica.lag.time.max.ms",
+        "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms "
+        "to prevent frequent changes in ISR",
+    )
     queued_bytes = number("queued.max.request.bytes")
     require(
         queued_bytes <= 0 or queued_bytes >= number("socket.request.max.bytes"),
         "queued.max.request.bytes",
-        "at least socket.request.max.bytes",
+        "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
     )
     require(
         number("max.connections.per.ip") > 0 or bool(values["max.connections.per.ip.overrides"]),
         "max.connections.per.ip",
-        "zero only together with max.connections.per.ip.overrides",
+        "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "
+        "property is set.",
     )
     idle_ms = number("connections.max.idle.ms")
+    delay_ms = number("connection.failed.authentication.delay.ms")
     require(
-        idle_ms < 0 or number("connection.failed.authentication.delay.ms") < idle_ms,
+        idle_ms < 0 or delay_ms < idle_ms,
         "connections.max.idle.ms",
-        "more than connection.failed.authentication.delay.ms",
+        f"connection.failed.authentication.delay.ms={delay_ms} should always be less than "
+        f"connections.max.idle.ms={idle_ms} to prevent failed authentication responses from "
+        "timing out",
     )
     parse_connection_overrides(str(values["max.connections.per.ip.overrides"]))
     message_format = "log.message.format.version"
     check_message_format(message_format, values[message_format], values)
-    require(
+    supported(
         version_of(str(values[CONFIG_KEY])).is_at_least("0.11.0-IV0"),
         CONFIG_KEY,
         "0.11.0 or newer: older record formats are not written",
     )
-    require(
+    supported(
         values["replica.selector.class"] in (None, "", RACK_AWARE_SELECTOR, LEADER_SELECTOR),
         "replica.selector.class",
         f"no value, {LEADER_SELECTOR} or {RACK_AWARE_SELECTOR}: Java selectors cannot be loaded",

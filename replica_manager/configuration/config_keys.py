@@ -12,6 +12,7 @@ Source: Kafka ``ConfigDef`` (``parseType``, ``Range``, ``ValidString``, ``ValidL
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -19,9 +20,9 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from kafka_common.errors import ConfigInvalid
+from kafka_common.errors import ConfigException, ConfigInvalid
 from kafka_common.java import parse_int
-from kafka_common.protocol.inter_broker_versions import LATEST, version_of
+from kafka_common.protocol.inter_broker_versions import version_of
 
 ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
@@ -45,14 +46,16 @@ class ConfigKey(Struct, frozen=True):
     allowed: str
 
     def parse(self, text: str, name: str | None = None) -> ConfigValue:
-        """The typed value of ``text``; ConfigInvalid if its type or value is not allowed.
+        """The typed value of ``text``; ConfigException if its type or value is not allowed.
 
         ``name``: the key with a listener prefix, for error messages, if it was set with one.
         """
         value = parse_type(name or self.name, text, self.type_name)
         refusal = _refusal(value, self.allowed)
         if refusal is not None:
-            raise ConfigInvalid(name or self.name, text, refusal)
+            refused, allowed = refusal
+            shown = f"[{', '.join(refused)}]" if isinstance(refused, tuple) else text_of(refused)
+            raise ConfigException(name or self.name, shown, allowed.format(key=name or self.name))
         return value
 
 
@@ -62,16 +65,19 @@ def parse_type(key: str, text: str, type_name: str) -> ConfigValue:
     match type_name:
         case "boolean":
             if trimmed.lower() not in ("true", "false"):
-                raise ConfigInvalid(key, text, "true or false")
+                raise ConfigException(key, text, "Expected value to be either true or false")
             return trimmed.lower() == "true"
         case "short" | "int" | "long":
-            return _parse_integer(key, text, trimmed, _INTEGER_BITS[type_name])
+            number: float | None = parse_int(trimmed, _INTEGER_BITS[type_name])
         case "double":
-            return _parse_double(key, text, trimmed)
+            number = _parse_double(trimmed)
         case "list":
             return split_list(text)
         case _:
             return trimmed
+    if number is None:
+        raise ConfigException(key, text, f"Not a number of type {type_name.upper()}")
+    return number
 
 
 def split_list(text: str) -> tuple[str, ...]:
@@ -83,44 +89,40 @@ def split_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip(BLANKS) for part in trimmed.split(",")) if trimmed else ()
 
 
-def _parse_double(key: str, text: str, trimmed: str) -> float:
+def _parse_double(text: str) -> float | None:
     """A number in the syntax of Java's ``Double.parseDouble``, with ``NaN`` and ``Infinity``."""
-    number = _DECIMAL.fullmatch(trimmed)
+    number = _DECIMAL.fullmatch(text)
     if number is None:
-        raise ConfigInvalid(key, text, "a number")
-    return float(trimmed[:-1] if number["suffix"] else trimmed)
+        return None
+    return float(text[:-1] if number["suffix"] else text)
 
 
-def _parse_integer(key: str, text: str, trimmed: str, bits: int) -> int:
-    value = parse_int(trimmed, bits)
-    if value is not None:
-        return value
-    raise ConfigInvalid(key, text, f"a whole number of {bits} bits")
-
-
-def _refusal(value: ConfigValue, allowed: str) -> str | None:
-    """The error text if ``value`` is not allowed; None if it is."""
+def _refusal(value: ConfigValue, allowed: str) -> tuple[ConfigValue, str] | None:
+    """What of ``value`` is not allowed, and Kafka's sentence about it; None if all of it is."""
     if not allowed:
         return None
     rule, _, argument = allowed.partition(" ")
     if rule in _NAMED_RULES:
         is_allowed, words = _NAMED_RULES[rule]
-        return None if is_allowed(value) else words
+        return None if is_allowed(value) else (value, words.replace("{value}", str(value)))
     choices = argument.split("|")
     if rule == "in":
         elements = value if isinstance(value, tuple) else (value,)
-        fits = all(element in choices for element in elements)
-        return None if fits else "one of " + ", ".join(choices)
+        words = "String must be one of: " + ", ".join(choices)
+        return next(((each, words) for each in elements if each not in choices), None)
     if rule == "ignore_case":
-        return None if str(value).upper() in choices else "one of " + ", ".join(choices)
+        words = "String must be one of (case insensitive): " + ", ".join(choices)
+        return None if str(value).upper() in choices else (value, words)
     bounds = _RANGE.fullmatch(rule)
     assert bounds is not None, f"unknown rule {allowed!r}"
     assert isinstance(value, (int, float))
     low, high = bounds[1], bounds[2]
     # Written so that NaN, for which every comparison is false, is outside of every range.
-    if value >= float(low) and (not high or value <= float(high)):
-        return None
-    return f"at least {low}" if not high else f"between {low} and {high}"
+    if not value >= float(low):
+        return value, f"Value must be at least {low}"
+    return (
+        None if not high or value <= float(high) else (value, f"Value must be no more than {high}")
+    )
 
 
 def _is_throttled_replicas(value: ConfigValue) -> bool:
@@ -141,12 +143,12 @@ def _is_version(name: str) -> bool:
 _NAMED_RULES: Final[Mapping[str, tuple[Callable[[ConfigValue], bool], str]]] = {
     "version": (
         lambda value: _is_version(str(value)),
-        f"one of 0.8.0 to {LATEST.name}",
+        "Version {value} is not a valid version",
     ),
-    "non_empty": (lambda value: value != "", "a text that is not empty"),
+    "non_empty": (lambda value: value != "", "String must be non-empty"),
     "gzip_level": (
         lambda value: value == -1 or value in range(1, 10),
-        "between 1 and 9, or -1 for the library's default",
+        "Value must be between 1 and 9 or equal to -1",
     ),
     "-1_or_1..": (
         lambda value: value == -1 or (isinstance(value, int) and value >= 1),
@@ -154,7 +156,8 @@ _NAMED_RULES: Final[Mapping[str, tuple[Callable[[ConfigValue], bool], str]]] = {
     ),
     "throttled_replicas": (
         _is_throttled_replicas,
-        "a list of partition:broker pairs, or * for every replica",
+        "{key} must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
     ),
 }
 
@@ -180,7 +183,9 @@ def _parse_default(name: str, default: str, type_name: str) -> ConfigValue:
 
 def _java_double(value: float) -> str:
     """A double as ``Double.toString`` prints it, exponents included."""
-    if value == 0 or 1e-3 <= abs(value) < 1e7 or value - value != 0:
+    if not math.isfinite(value):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"

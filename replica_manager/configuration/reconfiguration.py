@@ -4,7 +4,8 @@ They apply to requests of clients and to changes read from ZooKeeper.  Pure; the
 stores of listeners read files, so they are in :mod:`.security.dynamic_tls`.
 
 Source: Kafka ``DynamicBrokerConfig.processReconfiguration``, ``DynamicThreadPool``,
-``DynamicListenerConfig``, ``ConnectionQuotas.ListenerConnectionQuota``.
+``DynamicListenerConfig``, ``DynamicLogConfig``, ``LogCleaner``,
+``ConnectionQuotas.ListenerConnectionQuota``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kafka_common.model import Endpoint
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.config_keys import BLANKS, ConfigValue, text_of
 from replica_manager.configuration.dynamic_keys import LISTENER_KEYS, THREAD_POOLS
+from replica_manager.configuration.topic_keys import inherited_value
 
 _POSITIVE: Final = ("max.connections", "max.connection.creation.rate")
 _REASON: Final = "org.apache.kafka.common.config.ConfigException: "
@@ -38,6 +40,9 @@ def check_reconfiguration(before: BrokerConfig, after: BrokerConfig) -> None:
     BrokerConfig.parse(after.effective)
     for name in THREAD_POOLS:
         _check_pool(name, before.integer(name), after.integer(name))
+    _check_cleaners(before.integer("log.cleaner.threads"), after.integer("log.cleaner.threads"))
+    for unit in ("ms", "bytes"):
+        _check_local_retention(f"log.retention.{unit}", f"log.local.retention.{unit}", after)
     _check_listeners(before, after)
     _check_connections(before, after)
 
@@ -46,12 +51,41 @@ def _check_pool(name: str, before: int, wanted: int) -> None:
     failed = f"Dynamic thread count update validation failed for {name}={wanted}, value should"
     if wanted == before:
         return
+    if wanted < 1:
+        raise ReconfigurationRefused(f"{failed} be at least 1")
     if wanted < before // 2:
         raise ReconfigurationRefused(f"{failed} be at least half the current value {before}")
     if wanted > before * 2:
         raise ReconfigurationRefused(
             f"{failed} not be greater than double the current value {before}"
         )
+
+
+def _check_cleaners(before: int, wanted: int) -> None:
+    """As ``LogCleaner.validateReconfiguration``."""
+    if wanted < before // 2:
+        raise ReconfigurationRefused(
+            f"Log cleaner threads cannot be reduced to less than half the current value {before}"
+        )
+    if wanted > before * 2:
+        raise ReconfigurationRefused(
+            "Log cleaner threads cannot be increased to more than double the current value "
+            f"{before}"
+        )
+
+
+def _check_local_retention(key: str, local_key: str, after: BrokerConfig) -> None:
+    """As ``DynamicLogConfig.validateReconfiguration``; -1 has no limit, -2 is that of ``key``."""
+    limit = inherited_value(key.removeprefix("log."), after.values)
+    local = after.integer(local_key)
+    assert isinstance(limit, int)
+    if limit < 0 or local == -2:
+        return
+    failed = f"Invalid value {local} for configuration {local_key}: Value must not be"
+    if local == -1:
+        raise ReconfigurationRefused(f"{failed} -1 as {key} value is set as {limit}.")
+    if local > limit:
+        raise ReconfigurationRefused(f"{failed} more than {key} property value: {limit}")
 
 
 def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kafka_common.errors import ConfigInvalid, ZkControllerError
+from kafka_common.errors import MESSAGE_ONLY, ConfigException, ConfigInvalid, ZkControllerError
 from kafka_common.protocol.inter_broker_versions import CONFIG_KEY, version_of
 from replica_manager.configuration.config_keys import ConfigValue
 from replica_manager.configuration.key_effects import read_rows
@@ -95,6 +95,11 @@ The number is the broker key's unit in the unit of the topic key: hours are 3,60
 """
 
 MESSAGE_FORMAT: Final = "message.format.version"
+REMOTE_STORAGE: Final = "remote.storage.enable"
+_NO_TIERED_STORAGE: Final = (
+    "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with "
+    "remote log storage."
+)
 
 _NOT_WITH_ZOOKEEPER: Final = ("remote.log.copy.disable", "remote.log.delete.on.disable")
 
@@ -117,6 +122,8 @@ def validate_topic_config(
         values = {name: TOPIC_KEYS[name].parse(text) for name, text in config.items()}
         if MESSAGE_FORMAT in values:
             check_message_format(MESSAGE_FORMAT, values[MESSAGE_FORMAT], broker_values)
+        if values.get(REMOTE_STORAGE):
+            raise ConfigException(REMOTE_STORAGE, True, _NO_TIERED_STORAGE, MESSAGE_ONLY)
     except ConfigInvalid as invalid:
         raise TopicConfigRefused(str(invalid)) from invalid
     effective = {
@@ -131,12 +138,10 @@ def validate_topic_config(
             "conflict topic config setting "
             f"min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
         )
-    for name in _NOT_WITH_ZOOKEEPER:
-        if values.get(name):
-            raise TopicConfigRefused(f"{name} cannot be set on a cluster with ZooKeeper")
-    if values.get("remote.storage.enable"):
+    if any(map(values.get, _NOT_WITH_ZOOKEEPER)):
         raise TopicConfigRefused(
-            "remote.storage.enable cannot be set: tiered storage is disabled on this broker"
+            "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` "
+            "under Zookeeper's mode."
         )
     return values
 

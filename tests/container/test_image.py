@@ -156,7 +156,7 @@ def test_keys_of_a_mounted_file_count_and_variables_win(zookeeper: str) -> None:
         (
             ("-e", CONNECT, "-e", "KAFKA_NUM_PARTITIONS=many"),
             "invalid value 'many' for num.partitions (KAFKA_NUM_PARTITIONS): "
-            "a whole number of 32 bits",
+            "Not a number of type INT",
         ),
         (
             ("-e", CONNECT, "-e", f"KAFKA_SSL_KEY_PASSWORD={SECRET}\nbroker.id=9"),

@@ -287,7 +287,7 @@ def test_a_configuration_that_is_refused_ends_with_a_sentence(cluster: Cluster) 
 
     assert code == 1
     assert errors.rstrip().endswith(
-        "invalid value 'many' for num.partitions: a whole number of 32 bits"
+        "Invalid value many for configuration num.partitions: Not a number of type INT"
     )
 
 

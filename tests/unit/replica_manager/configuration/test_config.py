@@ -62,29 +62,29 @@ def test_a_default_fits_its_own_rule() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "allowed"),
     [
-        ("num.partitions", "many", "a whole number of 32 bits"),
-        ("num.partitions", "0", "at least 1"),
-        ("num.partitions", "2147483648", "a whole number of 32 bits"),
-        ("num.partitions", "1_000", "a whole number of 32 bits"),
-        ("num.partitions", "9" * 5000, "a whole number of 32 bits"),
-        ("auto.create.topics.enable", "yes", "true or false"),
-        ("log.cleaner.min.cleanable.ratio", "1.5", "between 0 and 1"),
-        ("log.cleaner.min.cleanable.ratio", "NaN", "between 0 and 1"),
-        ("log.cleaner.min.cleanable.ratio", "0x1p-1", "a number"),
-        ("log.cleanup.policy", "delete,shred", "one of compact, delete"),
-        ("compression.gzip.level", "0", "between 1 and 9, or -1"),
-        ("compression.type", "bzip2", "one of uncompressed, zstd"),
-        ("inter.broker.protocol.version", "9.9", "one of 0.8.0 to 3.9-IV0"),
+        ("num.partitions", "many", "Not a number of type INT"),
+        ("num.partitions", "0", "Value must be at least 1"),
+        ("num.partitions", "2147483648", "Not a number of type INT"),
+        ("num.partitions", "1_000", "Not a number of type INT"),
+        ("num.partitions", "9" * 5000, "Not a number of type INT"),
+        ("auto.create.topics.enable", "yes", "Expected value to be either true or false"),
+        ("log.cleaner.min.cleanable.ratio", "1.5", "Value must be no more than 1"),
+        ("log.cleaner.min.cleanable.ratio", "NaN", "Value must be at least 0"),
+        ("log.cleaner.min.cleanable.ratio", "0x1p-1", "Not a number of type DOUBLE"),
+        ("log.cleanup.policy", "shred", "String must be one of: compact, delete"),
+        ("compression.gzip.level", "0", "Value must be between 1 and 9 or equal to -1"),
+        ("compression.type", "bzip2", "String must be one of: uncompressed, zstd"),
+        ("inter.broker.protocol.version", "9.9", "Version 9.9 is not a valid version"),
         ("inter.broker.protocol.version", "0.10.2", "0.11.0 or newer"),
-        ("security.inter.broker.protocol", "TLS", "one of PLAINTEXT, SSL"),
-        ("broker.id", "-2", "at most reserved.broker.max.id"),
-        ("broker.id", "1001", "at most reserved.broker.max.id"),
+        ("security.inter.broker.protocol", "TLS", "String must be one of: PLAINTEXT, SSL"),
+        ("broker.id", "-2", "not greater than reserved.broker.max.id"),
+        ("broker.id", "1001", "not greater than reserved.broker.max.id"),
         ("log.dirs", " , ", "at least one directory"),
         ("log.dirs", "/a,/a", "each directory once"),
         ("max.connections.per.ip", "0", "max.connections.per.ip.overrides"),
         ("max.connections.per.ip.overrides", "127.0.0.1", "host:count"),
         ("replica.selector.class", "org.example.Nearest", "Java selectors cannot be loaded"),
-        ("queued.max.request.bytes", "10", "at least socket.request.max.bytes"),
+        ("queued.max.request.bytes", "10", "must be larger or equal to socket.request.max.bytes"),
         ("connections.max.idle.ms", "100", "connection.failed.authentication.delay.ms"),
         ("process.roles", "broker", "ZooKeeper-mode"),
         ("controller.listener.names", "CONTROLLER", "must be empty"),
@@ -181,7 +181,7 @@ def test_node_id_and_broker_id_are_two_names_for_one_value() -> None:
 
 
 def test_without_generation_a_broker_id_is_needed() -> None:
-    with pytest.raises(ConfigInvalid, match="at least 0"):
+    with pytest.raises(ConfigInvalid, match=r"broker\.id must be greater than or equal to 0"):
         config(broker__id__generation__enable="false")
     assert config(broker__id__generation__enable="false", broker__id="5000").broker_id == 5000
 
@@ -268,11 +268,11 @@ def test_what_a_topic_inherits_is_the_default_of_topics() -> None:
     [
         ({"no.such.key": "1"}, "Unknown topic config name: no.such.key"),
         ({"retention.ms": "-2"}, "at least -1"),
-        ({"cleanup.policy": "burn"}, "one of compact, delete"),
+        ({"cleanup.policy": "burn"}, "String must be one of: compact, delete"),
         ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, "conflict"),
-        ({"remote.storage.enable": "true"}, "tiered storage is disabled"),
-        ({"remote.log.copy.disable": "true"}, "cluster with ZooKeeper"),
-        ({"leader.replication.throttled.replicas": "1-2"}, "partition:broker"),
+        ({"remote.storage.enable": "true"}, "Tiered Storage functionality is disabled"),
+        ({"remote.log.copy.disable": "true"}, "under Zookeeper's mode"),
+        ({"leader.replication.throttled.replicas": "1-2"}, r"\[partitionId\]:\[brokerId\]"),
     ],
 )
 def test_a_wrong_topic_config_is_refused(topic_config: dict[str, str], why: str) -> None:

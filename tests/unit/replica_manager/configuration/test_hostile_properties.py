@@ -68,6 +68,12 @@ INVOLVED: Final = {
     "replica.fetch.wait.max.ms": "replica.socket.timeout.ms",
     "socket.request.max.bytes": "queued.max.request.bytes",
     "reserved.broker.max.id": "broker.id",
+    "node.id": "broker.id",
+    "log.cleaner.threads": "log.cleaner.dedupe.buffer.size",
+    "log.retention.minutes": "log.retention.ms",
+    "log.retention.hours": "log.retention.ms",
+    "log.roll.hours": "log.roll.ms",
+    "log.roll.jitter.hours": "log.roll.jitter.ms",
 }
 """The key that a refusal names instead, because the two together are wrong."""
 

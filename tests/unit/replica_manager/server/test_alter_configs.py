@@ -210,7 +210,7 @@ def test_validate_only_writes_nothing_and_notifies_no_broker(world: BrokerWorld)
             (TOPIC, "orders", [("retention.ms", SET, "soon")]),
             ErrorCode.invalid_config,
             "Invalid config value for resource ConfigResource(type=TOPIC, name='orders'): "
-            "invalid value 'soon' for retention.ms: a whole number of 64 bits",
+            "Invalid value soon for configuration retention.ms: Not a number of type LONG",
         ),
         (
             (TOPIC, "orders", [("retention.ms", APPEND, "7")]),
@@ -307,12 +307,13 @@ def test_validate_only_writes_nothing_and_notifies_no_broker(world: BrokerWorld)
         (
             (BROKER, "1", [("max.connections", SET, "-5")]),
             ErrorCode.invalid_request,
-            "invalid value '-5' for max.connections: at least 0",
+            "Invalid value -5 for configuration max.connections: Value must be at least 0",
         ),
         (
             (BROKER, "", [("leader.replication.throttled.rate", SET, "fast")]),
             ErrorCode.invalid_request,
-            "invalid value 'fast' for leader.replication.throttled.rate: a whole number of 64 bits",
+            "Invalid value fast for configuration leader.replication.throttled.rate: "
+            "Not a number of type LONG",
         ),
         (
             (BROKER, "1", [("num.io.threads", SET, "17")]),
@@ -327,6 +328,50 @@ def test_validate_only_writes_nothing_and_notifies_no_broker(world: BrokerWorld)
             "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count "
             "update validation failed for num.network.threads=7, value should not be greater than "
             "double the current value 3 for configuration Invalid dynamic configuration",
+        ),
+        (
+            (BROKER, "1", [("num.replica.fetchers", SET, "0")]),
+            ErrorCode.invalid_request,
+            "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count "
+            "update validation failed for num.replica.fetchers=0, value should be at least 1 for "
+            "configuration Invalid dynamic configuration",
+        ),
+        (
+            (BROKER, "1", [("log.cleaner.threads", SET, "3")]),
+            ErrorCode.invalid_request,
+            "Invalid value org.apache.kafka.common.config.ConfigException: Log cleaner threads "
+            "cannot be increased to more than double the current value 1 for configuration Invalid "
+            "dynamic configuration",
+        ),
+        (
+            (BROKER, "", [("log.cleaner.dedupe.buffer.size", SET, "1048576")]),
+            ErrorCode.invalid_request,
+            "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner "
+            "thread.",
+        ),
+        (
+            (BROKER, "1", [("log.local.retention.ms", SET, "604800001")]),
+            ErrorCode.invalid_request,
+            "Invalid value org.apache.kafka.common.config.ConfigException: Invalid value 604800001 "
+            "for configuration log.local.retention.ms: Value must not be more than "
+            "log.retention.ms property value: 604800000 for configuration Invalid dynamic "
+            "configuration",
+        ),
+        (
+            (BROKER, "1", [("log.retention.ms", SET, "0")]),
+            ErrorCode.invalid_request,
+            "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal "
+            "to 1",
+        ),
+        (
+            (BROKER, "1", [("log.roll.ms", SET, "0")]),
+            ErrorCode.invalid_request,
+            "requirement failed: log.roll.ms must be greater than or equal to 1",
+        ),
+        (
+            (BROKER, "1", [("log.roll.jitter.ms", SET, "-1")]),
+            ErrorCode.invalid_request,
+            "requirement failed: log.roll.jitter.ms must be greater than or equal to 0",
         ),
     ],
 )
