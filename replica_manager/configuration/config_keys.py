@@ -50,12 +50,15 @@ class ConfigKey(Struct, frozen=True):
 
         ``name``: the key with a listener prefix, for error messages, if it was set with one.
         """
-        value = parse_type(name or self.name, text, self.type_name)
+        name = name or self.name
+        value = parse_type(name, text, self.type_name)
         refusal = _refusal(value, self.allowed)
         if refusal is not None:
-            refused, allowed = refusal
+            refused, words = refusal
             shown = f"[{', '.join(refused)}]" if isinstance(refused, tuple) else text_of(refused)
-            raise ConfigException(name or self.name, shown, allowed.format(key=name or self.name))
+            # No str.format: the value is a client's.
+            words = words.replace("{key}", name).replace("{value}", shown or "")
+            raise ConfigException(name, shown, words)
         return value
 
 
@@ -104,7 +107,7 @@ def _refusal(value: ConfigValue, allowed: str) -> tuple[ConfigValue, str] | None
     rule, _, argument = allowed.partition(" ")
     if rule in _NAMED_RULES:
         is_allowed, words = _NAMED_RULES[rule]
-        return None if is_allowed(value) else (value, words.replace("{value}", str(value)))
+        return None if is_allowed(value) else (value, words)
     choices = argument.split("|")
     if rule == "in":
         elements = value if isinstance(value, tuple) else (value,)

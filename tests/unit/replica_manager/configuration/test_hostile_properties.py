@@ -22,7 +22,7 @@ from uuid import uuid4
 import pytest
 from cryptography.x509.oid import NameOID
 
-from kafka_common.errors import ConfigInvalid, ZkControllerError
+from kafka_common.errors import ConfigException, ConfigInvalid, ZkControllerError
 from kraft.node.controller_config import ControllerServerConfig
 from kraft.node.described_config import described_config
 from kraft.node.node_security import node_security
@@ -30,8 +30,9 @@ from replica_manager.broker.broker_settings import controller_settings, limits_o
 from replica_manager.broker.zookeeper_broker import zookeeper_broker
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config import BrokerConfig, read_properties_file
-from replica_manager.configuration.config_keys import BLANKS, parse_type, split_list
+from replica_manager.configuration.config_keys import BLANKS, ConfigKey, parse_type, split_list
 from replica_manager.configuration.properties import parse_properties
+from replica_manager.configuration.topic_keys import TOPIC_KEYS
 from replica_manager.coordinators.group_settings import group_settings
 from replica_manager.coordinators.transaction_settings import transaction_settings
 from replica_manager.security.client_properties import client_security_of
@@ -182,6 +183,25 @@ def test_every_key_of_a_broker_and_of_a_node_takes_or_refuses_hostile_values(par
             with bounded():
                 check(prepare_broker, BROKER, key, value)
                 check(prepare_node, node, key, value)
+
+
+def test_every_key_of_a_broker_and_of_a_topic_refuses_a_hostile_value_in_a_sentence() -> None:
+    values = [value for value in (*VALUES, "{0}", "{key.x}", "{value}") if len(value) < 10_000]
+
+    for key in (*BROKER_KEYS.values(), *TOPIC_KEYS.values()):
+        for value in values:
+            sentence = refusal(key, value)
+            assert sentence.isprintable(), (key.name, value[:40])
+            assert not sentence or key.name in sentence, (key.name, value[:40])
+
+
+def refusal(key: ConfigKey, value: str) -> str:
+    """What is said of a value that is refused; nothing of one that is taken."""
+    try:
+        key.parse(value)
+    except ConfigException as refused:
+        return str(refused)
+    return ""
 
 
 @pytest.mark.attack
