@@ -7,7 +7,6 @@ which.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -17,28 +16,18 @@ from typing import Final
 
 import pytest
 
+from tests.support.language_tools import environment_of_tools, require_go, said_by
+
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(420)]
 
 SOURCES: Final = Path(__file__).parents[2] / "clients"
 RUN_S: Final = 400
-_GO: Final = re.compile(r"go1\.(\d+)")
-_LEAST_GO: Final = 22
 _LEAST_NODE: Final = 18
 _LEAST_JAVA: Final = 17
 
 
-def said_by(*command: str) -> str:
-    """What a tool prints; skips the test if it is not there."""
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not on the PATH")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    return done.stdout + done.stderr
-
-
 def _environment() -> dict[str, str]:
-    """The machine's own caches serve Go and npm; the tests' own settings have none."""
-    own = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")}
-    return {**own, "ZKCTL": str(Path(sys.executable).with_name("zkctl"))}
+    return {**environment_of_tools(), "ZKCTL": str(Path(sys.executable).with_name("zkctl"))}
 
 
 def run(tmp_path: Path, language: str, folder: str, *command: str) -> str:
@@ -75,9 +64,7 @@ def test_java(tmp_path: Path) -> None:
 
 
 def test_go(tmp_path: Path) -> None:
-    version = _GO.search(said_by("go", "version"))
-    if version is None or int(version[1]) < _LEAST_GO:
-        pytest.skip(f"go is older than 1.{_LEAST_GO}")
+    require_go()
 
     printed = run(tmp_path, "go", "example", "go", "test", "-count=1", "-v", "./...")
 

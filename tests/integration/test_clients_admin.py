@@ -23,7 +23,8 @@ from kafka_common.model import ReplicaAssignment
 from tests.integration.broker_processes import admin_client, wait_for
 from tests.integration.calls import address_of, call
 from tests.support.cli_world import zkctl_here
-from zkcontroller.zookeeper.znodes import ConfigZnode, PartitionStateZnode, TopicZnode
+from tests.support.znode_configs import config_of
+from zkcontroller.zookeeper.znodes import PartitionStateZnode, TopicZnode
 from zkcontroller_testing import KafkaCluster
 from zkcontroller_testing.plugin import StartCluster
 
@@ -109,12 +110,6 @@ def topic_znode(cluster: KafkaCluster, topic: str) -> TopicZnode:
     data = cluster.znode(TopicZnode.path(topic)).get()
     assert data is not None
     return TopicZnode.decode(topic, data)
-
-
-def config_of(cluster: KafkaCluster, entity_path: str) -> dict[str, str]:
-    path = ConfigZnode.path(entity_path)
-    data = cluster.znode(path).get()
-    return {} if data is None else dict(ConfigZnode.decode(path, data).config)
 
 
 def change_isr(cluster: KafkaCluster, topic: str, partition: int, *isr: int) -> ErrorCode:

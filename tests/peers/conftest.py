@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.peers.cluster import Cluster
 from tests.peers.controller_sides import Sides
 from tests.peers.real_brokers import OURS, REAL, RealBrokers
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
+from zkcontroller_testing import KafkaCluster
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +37,34 @@ def zookeeper(
 
 
 _chroots = count()
+
+StartKit = Callable[..., KafkaCluster]
+"""``(kind, brokers, configs)``, of which configs may be left out."""
+
+
+@pytest.fixture
+def start_kit(
+    kafka: Path,  # noqa: ARG001 - what is compared needs both kinds
+    kafka_shared_zookeeper: Path,
+    tmp_path: Path,
+) -> Iterator[StartKit]:
+    """Starts the kit's clusters, of our brokers or of Kafka's; they end with the test."""
+    with ExitStack() as stack:
+
+        def start(
+            kind: type[KafkaCluster], brokers: int, configs: Mapping[str, str] | None = None
+        ) -> KafkaCluster:
+            cluster = kind(
+                brokers,
+                zookeeper="shared",
+                configs=configs,
+                directory=tmp_path / f"cluster-{next(_chroots)}",
+                shared_directory=kafka_shared_zookeeper,
+            )
+            stack.callback(cluster.close)
+            return cluster.start()
+
+        yield start
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -22,11 +23,12 @@ from urllib.error import HTTPError, URLError
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.kafka_peer import KafkaUnavailableError, application_libs, kafka_libs
+from benchmarks.kafka_peer import KafkaUnavailableError, application_libs
 from tests.peers.kafka_kit_cluster import KafkaKitCluster
 from tests.support.cli_world import zkctl_here
 from tests.support.quorum import free_ports
-from zkcontroller.zookeeper.znodes import ConfigZnode, TopicZnode
+from tests.support.znode_configs import config_of
+from zkcontroller.zookeeper.znodes import TopicZnode
 from zkcontroller_testing import KafkaCluster
 from zkcontroller_testing.waiting import until
 
@@ -48,32 +50,13 @@ Start = Callable[..., KafkaCluster]
 
 
 @pytest.fixture(params=[KafkaCluster, KafkaKitCluster], ids=["ours", "kafka"])
-def start(
-    request: pytest.FixtureRequest, kafka_shared_zookeeper: Path, tmp_path: Path
-) -> Iterator[Start]:
-    """Starts clusters, which end with the test."""
+def start(request: pytest.FixtureRequest, start_kit: Callable[..., KafkaCluster]) -> Start:
+    """Starts clusters of one kind."""
     try:
-        kafka_libs()
         application_libs()
     except KafkaUnavailableError as missing:
         pytest.skip(str(missing))
-    clusters: list[KafkaCluster] = []
-
-    def begin(brokers: int, configs: Mapping[str, str]) -> KafkaCluster:
-        cluster: KafkaCluster = request.param(
-            brokers,
-            zookeeper="shared",
-            configs=configs,
-            directory=tmp_path / f"cluster-{len(clusters)}",
-            shared_directory=kafka_shared_zookeeper,
-        )
-        clusters.append(cluster)
-        cluster.start()
-        return cluster
-
-    yield begin
-    for cluster in clusters:
-        cluster.close()
+    return partial(start_kit, request.param)
 
 
 @contextmanager
@@ -185,12 +168,6 @@ def test_kafka_streams_counts_each_word_once_when_processes_are_killed(
 
 def last_counts(found: Sequence[Any]) -> Counter[str]:
     return Counter({each.key().decode(): int(each.value()) for each in found})
-
-
-def config_of(cluster: KafkaCluster, entity_path: str) -> dict[str, str]:
-    path = ConfigZnode.path(entity_path)
-    data = cluster.znode(path).get()
-    return {} if data is None else dict(ConfigZnode.decode(path, data).config)
 
 
 # Connect

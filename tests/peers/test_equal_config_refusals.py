@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -37,14 +37,10 @@ BY_ZERO: Final = ("log.cleaner.threads", "0")
 Refusals = dict[tuple[str, str, str], str]
 
 
-@pytest.mark.usefixtures("kafka")
 def test_what_is_refused_is_refused_in_kafkas_words(
-    kafka_shared_zookeeper: Path, tmp_path: Path
+    start_kit: Callable[..., KafkaCluster],
 ) -> None:
-    ours, kafkas = (
-        refusals(kind, kafka_shared_zookeeper, tmp_path / kind.__name__)
-        for kind in (KafkaCluster, KafkaKitCluster)
-    )
+    ours, kafkas = (refusals(start_kit(kind, 1)) for kind in (KafkaCluster, KafkaKitCluster))
 
     different = {
         asked: (ours[asked], refusal)
@@ -56,20 +52,16 @@ def test_what_is_refused_is_refused_in_kafkas_words(
     assert ours["BROKER", *BY_ZERO]
 
 
-def refusals(kind: type[KafkaCluster], shared: Path, directory: Path) -> Refusals:
+def refusals(cluster: KafkaCluster) -> Refusals:
     """What is said of each value of each key of a topic and of a broker; nothing if it is taken."""
-    with kind(1, zookeeper="shared", directory=directory, shared_directory=shared) as cluster:
-        cluster.create_topic("orders")
-        admin = AdminClient({**cluster.client_config()})
-        return {
-            (kind_of.name, key, value): refusal(admin, ConfigResource(kind_of, name), key, value)
-            for kind_of, name in (
-                (Kind.TOPIC, "orders"),
-                (Kind.BROKER, "1"),
-            )
-            for key in sorted(described(admin, ConfigResource(kind_of, name)))
-            for value in VALUES
-        }
+    cluster.create_topic("orders")
+    admin = AdminClient({**cluster.client_config()})
+    return {
+        (kind_of.name, key, value): refusal(admin, ConfigResource(kind_of, name), key, value)
+        for kind_of, name in ((Kind.TOPIC, "orders"), (Kind.BROKER, "1"))
+        for key in sorted(described(admin, ConfigResource(kind_of, name)))
+        for value in VALUES
+    }
 
 
 def described(admin: AdminClient, resource: Any) -> dict[str, Any]:

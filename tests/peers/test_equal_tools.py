@@ -6,12 +6,14 @@ Each step is run on both, in this order, so that later ones see what earlier one
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
 
 from benchmarks.kafka_peer import run_kafka_tool
+from tests.peers.cluster import TOPIC_COMMAND
 from tests.peers.kafka_kit_cluster import KafkaKitCluster
 from zkcontroller_testing import KafkaCluster
 from zkcontroller_testing.waiting import until
@@ -41,7 +43,7 @@ TOOLS: Final = {
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "reassign": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-    "topics": "org.apache.kafka.tools.TopicCommand",
+    "topics": TOPIC_COMMAND,
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
 }
 FILES: Final = {
@@ -128,6 +130,7 @@ ANYTHING: Final = (
     (r"\b[A-Za-z0-9_-]{22}\b", "ID"),
     (r"\d{4}-\d\d-\d\d[T ][\d:,.]+", "TIME"),
     (r"\b1\d{12}\b", "MS"),
+    (r"SERVER +\(\d\) +", "COORDINATOR "),
 )
 """What differs between any two clusters."""
 
@@ -142,12 +145,13 @@ class Printed(NamedTuple):
     lines: list[str]
 
 
-@pytest.mark.usefixtures("kafka")
-def test_kafkas_tools_print_the_same(kafka_shared_zookeeper: Path, tmp_path: Path) -> None:
+def test_kafkas_tools_print_the_same(
+    start_kit: Callable[..., KafkaCluster], tmp_path: Path
+) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     ours, kafkas = (
-        run_all(kind, kafka_shared_zookeeper, tmp_path) for kind in (KafkaCluster, KafkaKitCluster)
+        run_all(start_kit(kind, 3, CONFIGS), tmp_path) for kind in (KafkaCluster, KafkaKitCluster)
     )
 
     different = {
@@ -158,18 +162,14 @@ def test_kafkas_tools_print_the_same(kafka_shared_zookeeper: Path, tmp_path: Pat
     assert different == {}
 
 
-def run_all(kind: type[KafkaCluster], shared: Path, folder: Path) -> list[Printed]:
-    directory = folder / kind.__name__
-    with kind(
-        3, zookeeper="shared", configs=CONFIGS, directory=directory, shared_directory=shared
-    ) as cluster:
-        printed = []
-        for step in STEPS:
-            if step.startswith("reassign --verify"):
-                cluster.wait_isr("solo", brokers=(2, 3))
-                until(lambda: cluster.leader("solo") == 2 or None, lambda: "broker 2 leads")
-            printed.append(run(cluster, step, folder))
-        return printed
+def run_all(cluster: KafkaCluster, folder: Path) -> list[Printed]:
+    printed = []
+    for step in STEPS:
+        if step.startswith("reassign --verify"):
+            cluster.wait_isr("solo", brokers=(2, 3))
+            until(lambda: cluster.leader("solo") == 2 or None, lambda: "broker 2 leads")
+        printed.append(run(cluster, step, folder))
+    return printed
 
 
 def run(cluster: KafkaCluster, step: str, folder: Path) -> Printed:

@@ -9,8 +9,9 @@ import pytest
 
 from benchmarks.kafka_peer import run_kafka_tool
 from tests.peers.cluster import TOPIC_COMMAND, Cluster, wait_until
+from tests.support.znode_configs import config_of
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
-from zkcontroller.zookeeper.znodes import ConfigZnode, TopicZnode
+from zkcontroller.zookeeper.znodes import TopicZnode
 from zkcontroller_testing import KafkaCluster
 from zkcontroller_testing.plugin import StartCluster
 
@@ -100,12 +101,6 @@ def tool(cluster: KafkaCluster, main_class: str, *arguments: str) -> str:
     done = run_kafka_tool(main_class, *servers, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def config_of(cluster: KafkaCluster, entity_path: str) -> dict[str, str]:
-    path = ConfigZnode.path(entity_path)
-    data = cluster.znode(path).get()
-    return {} if data is None else dict(ConfigZnode.decode(path, data).config)
 
 
 def test_the_java_topic_tool_adds_partitions(administered: KafkaCluster) -> None:
