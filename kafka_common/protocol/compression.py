@@ -44,6 +44,13 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _UINT32_LE: Final = Struct("<I")
 _LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
 """Header of an LZ4 frame: magic, independent blocks of at most 64 KiB, header checksum."""
+_LZ4_HEADER_OF_MAGIC_0: Final = bytes.fromhex("04224d1860401a")
+_LZ4_MAGIC: Final = _LZ4_HEADER[:4]
+_LZ4_FLAGS_AND_BLOCKS_END: Final = 6
+_LZ4_SIZE_FLAG: Final = 0x08
+_LZ4_SIZE_BYTES: Final = 8
+_XXH32_PRIMES: Final = (0, 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
+_UINT32_MAX: Final = 0xFFFFFFFF
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_STORED: Final = 1 << 31
 """The bit in a block's length that says that the block is not compressed."""
@@ -248,6 +255,43 @@ def _pack_lz4(data: memoryview, level: int) -> bytes:
             pieces += (_UINT32_LE.pack(len(plain) | _LZ4_STORED), bytes(plain))
     pieces.append(_UINT32_LE.pack(0))
     return b"".join(pieces)
+
+
+def pack_lz4_of_magic_0(data: Buffer) -> bytes:
+    """An LZ4 frame as clients of magic 0 expect it: the checksum of its header covers its magic.
+
+    Source: Kafka ``Lz4BlockOutputStream`` (KAFKA-3160).
+    """
+    return _LZ4_HEADER_OF_MAGIC_0 + pack(Codec.LZ4, data)[len(_LZ4_HEADER) :]
+
+
+def unpack_lz4_of_magic_0(data: bytes, limit: int = MAX_UNPACKED_BYTES) -> bytes:
+    """As :func:`unpack`, whatever the checksum of the frame's header is."""
+    end = _LZ4_FLAGS_AND_BLOCKS_END
+    if data.startswith(_LZ4_MAGIC) and len(data) > end:
+        if data[len(_LZ4_MAGIC)] & _LZ4_SIZE_FLAG:
+            end += _LZ4_SIZE_BYTES
+        checksum = _xxh32(data[len(_LZ4_MAGIC) : end]) >> 8 & 0xFF
+        data = data[:end] + bytes((checksum,)) + data[end + 1 :]
+    return unpack(Codec.LZ4, data, limit)
+
+
+def _xxh32(data: bytes) -> int:
+    """The hash XXH32, with seed 0, of fewer than 16 bytes."""
+    value = (_XXH32_PRIMES[5] + len(data)) & _UINT32_MAX
+    whole = len(data) & ~3
+    for (word,) in _UINT32_LE.iter_unpack(data[:whole]):
+        value = _rotated(value + word * _XXH32_PRIMES[3], 17) * _XXH32_PRIMES[4] & _UINT32_MAX
+    for byte in data[whole:]:
+        value = _rotated(value + byte * _XXH32_PRIMES[5], 11) * _XXH32_PRIMES[1] & _UINT32_MAX
+    value = (value ^ value >> 15) * _XXH32_PRIMES[2] & _UINT32_MAX
+    value = (value ^ value >> 13) * _XXH32_PRIMES[3] & _UINT32_MAX
+    return value ^ value >> 16
+
+
+def _rotated(value: int, bits: int) -> int:
+    value &= _UINT32_MAX
+    return (value << bits | value >> (32 - bits)) & _UINT32_MAX
 
 
 def _unpack_snappy(data: bytes, limit: int) -> bytes:

@@ -16,7 +16,15 @@ from struct import Struct
 from typing import Final
 
 from kafka_common.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
-from kafka_common.protocol.compression import MAX_UNPACKED_BYTES, Buffer, Codec, pack, unpack
+from kafka_common.protocol.compression import (
+    MAX_UNPACKED_BYTES,
+    Buffer,
+    Codec,
+    pack,
+    pack_lz4_of_magic_0,
+    unpack,
+    unpack_lz4_of_magic_0,
+)
 from kafka_common.protocol.record_batch import (
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
@@ -61,7 +69,11 @@ def iterate_message(
         raise InvalidRecord(f"zstd is not allowed in messages of magic {header.magic}")
     if message.value is None:
         raise InvalidRecord("Found invalid compressed record set with null value")
-    inner = list(_wrapped(unpack(header.codec, message.value, limit), header))
+    if header.codec is Codec.LZ4 and header.magic == MAGIC_0:
+        unpacked = unpack_lz4_of_magic_0(message.value, limit)
+    else:
+        unpacked = unpack(header.codec, message.value, limit)
+    inner = list(_wrapped(unpacked, header))
     if not inner:
         raise InvalidRecord("Found invalid compressed record set with no inner records")
     # The wrapper's offset is that of its last inner message; in magic 0 inner ones are absolute.
@@ -155,18 +167,19 @@ def encode_messages(
 ) -> bytes:
     """The records as messages of magic 0 or 1, wrapped in one message if a codec is given.
 
-    Record headers are lost.  With lz4 in magic 0 the messages stay uncompressed, because old Kafka
-    clients expect a wrong header checksum in such LZ4 frames.
+    Record headers are lost.
     """
     attributes = LOG_APPEND_TIME if is_log_append_time and magic == MAGIC_1 else 0
-    if codec is Codec.NONE or (codec is Codec.LZ4 and magic == MAGIC_0):
+    if codec is Codec.NONE:
         return b"".join(_encoded(record, record.offset, magic, attributes) for record in records)
     first = records[0].offset if magic == MAGIC_1 else 0
     inner = b"".join(
         _encoded(record, record.offset - first, magic, attributes) for record in records
     )
     newest = max(record.timestamp for record in records)
-    wrapper = Record(records[-1].offset, newest, None, pack(codec, inner))
+    is_lz4_of_magic_0 = codec is Codec.LZ4 and magic == MAGIC_0
+    packed = pack_lz4_of_magic_0(inner) if is_lz4_of_magic_0 else pack(codec, inner)
+    wrapper = Record(records[-1].offset, newest, None, packed)
     return _encoded(wrapper, wrapper.offset, magic, attributes | codec)
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from kafka_common.errors import CorruptRecord, InvalidRecord
 from kafka_common.protocol import record_batch, records
 from kafka_common.protocol.compression import Codec
-from replica_manager.coordinators.groups.batches import append_batch, loaded_batches
+from kafka_common.protocol.legacy_messages import encode_messages
+from replica_manager.coordinators.groups.batches import append_batch, loaded_batches, next_offset
 from replica_manager.coordinators.groups.events import AppendGroupRecords, LoadedBatch, LoadedRecord
 from replica_manager.coordinators.groups.records import SimpleRecord
 
@@ -28,6 +29,23 @@ def test_an_append_is_loaded_again(written: list[SimpleRecord], codec: Codec) ->
     assert [(each.key, each.value) for each in batch.records] == written
     assert [each.offset for each in batch.records] == list(range(len(written)))
     assert (batch.producer_id, batch.is_transactional, batch.is_control) == (-1, False, False)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_messages_of_an_older_format_are_loaded(magic: int, codec: Codec) -> None:
+    written = [records.Record(offset, 9, b"key", b"%d" % offset) for offset in (4, 5)]
+    data = encode_messages(written, magic, codec)
+
+    loaded = list(loaded_batches(data))
+
+    assert [each for batch in loaded for each in batch.records] == [
+        LoadedRecord(offset, b"key", b"%d" % offset) for offset in (4, 5)
+    ]
+    assert {(each.producer_id, each.is_transactional, each.is_control) for each in loaded} == {
+        (-1, False, False)
+    }
+    assert next_offset(data) == 6
 
 
 def test_a_marker_is_distinguished_from_an_offset_and_a_batch_that_is_cut_off_is_left_out() -> None:

@@ -23,7 +23,14 @@ from kafka_common.errors import (
     UnsupportedCompressionType,
 )
 from kafka_common.protocol import record_batch
-from kafka_common.protocol.compression import MOST_PARTS, Codec, pack, unpack, unpack_aside
+from kafka_common.protocol.compression import (
+    MOST_PARTS,
+    Codec,
+    pack,
+    unpack,
+    unpack_aside,
+    unpack_lz4_of_magic_0,
+)
 from kafka_common.protocol.legacy_messages import down_converted, iterate_any
 from kafka_common.protocol.record_batch import (
     HEADER_BYTES,
@@ -163,7 +170,7 @@ def test_transaction_markers_equal_kafkas(name: str, is_commit: bool) -> None:
 
 @pytest.mark.parametrize(
     ("magic", "codec"),
-    [(0, "none"), (0, "gzip"), (0, "snappy"), *((1, c) for c in ("none", "gzip", "snappy", "lz4"))],
+    [(magic, codec) for magic in (0, 1) for codec in ("none", "gzip", "snappy", "lz4")],
 )
 def test_old_messages_are_read_with_their_own_offsets(magic: int, codec: str) -> None:
     data = KAFKAS[f"magic-{magic}-{codec}"]
@@ -212,11 +219,29 @@ def test_old_consumers_get_no_markers_and_no_zstd() -> None:
         down_converted(KAFKAS["plain-zstd"], 1, 0)
 
 
-def test_lz4_in_magic_0_is_refused_because_its_frames_have_a_wrong_checksum() -> None:
-    data = KAFKAS["magic-0-lz4"]
+def test_a_frame_of_magic_0_begins_as_kafkas_whatever_checksum_its_reader_met() -> None:
+    kafkas = KAFKAS["magic-0-lz4"]
+    header = kafkas.index(bytes.fromhex("04224d18"))
 
-    with pytest.raises(CorruptRecord, match="lz4"):
-        list(iterate_any(data, 0, header_of(data)))
+    ours = down_converted(encode_batch(moved(RECORDS[:3], 5), codec=Codec.LZ4), 0, 0)
+    right = pack(Codec.LZ4, b"plain")
+
+    assert kafkas[header : header + 7] in ours
+    assert kafkas[header + 6] != right[6]
+    assert unpack_lz4_of_magic_0(right) == b"plain"
+
+
+@pytest.mark.parametrize("flags", ["6040", "6870", "4050"])
+def test_the_checksum_of_every_header_is_mended(flags: str) -> None:
+    """Flags, size of blocks: independent blocks, also with the content's size, and linked ones."""
+    plain = bytes(range(256)) * 9
+    block = cramjam.lz4.compress_block(plain, store_size=False)
+    size = len(plain).to_bytes(8, "little") if int(flags[:2], 16) & 8 else b""
+    end = bytes.fromhex("00000000")
+    frame = bytes.fromhex("04224d18" + flags) + size + b"\x00"
+    frame += len(block).to_bytes(4, "little") + bytes(block) + end
+
+    assert unpack_lz4_of_magic_0(frame) == plain
 
 
 def test_a_compacted_batch_keeps_its_offsets_and_says_when_tombstones_may_go() -> None:

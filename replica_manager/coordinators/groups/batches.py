@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kafka_common.protocol.compression import Codec
+from kafka_common.protocol.legacy_messages import iterate_any
 from kafka_common.protocol.record_batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     encode_batch,
-    iterate_batch,
     iterate_batches,
 )
 from kafka_common.protocol.records import Record
@@ -22,13 +22,15 @@ from replica_manager.coordinators.groups.events import AppendGroupRecords, Loade
 def loaded_batches(data: bytes) -> Iterator[LoadedBatch]:
     """The complete batches in bytes of the log; an incomplete one at the end is left out.
 
+    A topic that is older than Kafka 0.11, or was written in an older format, has messages of magic
+    0 or 1, each of which is a batch.
     Raises CorruptRecord or InvalidRecord for a batch that cannot be read.
     """
     for position, header in iterate_batches(data):
         yield LoadedBatch(
             tuple(
                 LoadedRecord(record.offset, record.key, record.value)
-                for record in iterate_batch(data, position, header)
+                for record in iterate_any(data, position, header)
             ),
             header.producer_id,
             header.is_transactional,
