@@ -26,6 +26,7 @@ EDITED: Final = "edited"
 STATE: Final = f"/brokers/topics/{EDITED}/partitions/0/state"
 FROZEN_S: Final = 3
 """So long a frozen broker is waited for, in seconds; living ones answer in a tenth of it."""
+SLOW: Final = "a request takes "
 Start = Callable[[int, Mapping[str, str]], BrokerProcess]
 
 
@@ -61,10 +62,20 @@ class World:
         return json.loads(done.stdout) if done.stdout else []
 
     def doctor(self, *arguments: str) -> dict[str, Any]:
-        """The findings by rule, without the rows of rules that are not checked."""
+        """The findings by rule, without the rows of rules that are not checked.
+
+        That a request to ZooKeeper takes long is left out: it is true of a busy machine.
+        """
         where = () if "-z" in arguments else ("-z", self.cluster.zookeeper)
         rows = self.zkctl("doctor", *where, *arguments, codes=(0, 1, 2))
-        return {row["rule"]: row for row in rows if row["severity"] != "unchecked"}
+        found = {row["rule"]: row for row in rows if row["severity"] != "unchecked"}
+        if strained := found.get("Z03"):
+            strained["evidence"] = [
+                each for each in strained["evidence"] if not each["what"].startswith(SLOW)
+            ]
+            if not strained["evidence"]:
+                del found["Z03"]
+        return found
 
     def create(self, topic: str, *assignment: Sequence[int]) -> None:
         """Creates a topic and waits until every live broker knows it in full."""

@@ -27,7 +27,8 @@ from kafka_common.process.java_runtime import find_java
 from zkcontroller.zookeeper.class_archive import ClassArchive
 from zkcontroller.zookeeper.server_jars import find_jars
 
-READY_TIMEOUT_S: Final = 30.0
+READY_TIMEOUT_S: Final = 120.0
+"""For a busy machine; a server that ends is noticed at once."""
 STOP_TIMEOUT_S: Final = 10.0
 LOG_LINES_IN_ERRORS: Final = 15
 PR_SET_PDEATHSIG: Final = 1

@@ -79,7 +79,15 @@ async def alter(client: Client, *resources: tuple[int, str, str, int, str | None
 
 async def test_a_controller_offers_what_kafkas_does_and_names_its_features(tmp_path: Path) -> None:
     async with client_of_voter(tmp_path) as client:
-        newest = await client.ask(ApiKey.API_VERSIONS, 4, **SOFTWARE)
+
+        async def newest_versions() -> Any:
+            return await client.ask(ApiKey.API_VERSIONS, 4, **SOFTWARE)
+
+        async def is_bootstrapped() -> bool:
+            return bool((await newest_versions()).finalized_features_epoch == 4)
+
+        await in_the_end(is_bootstrapped, "the features of the bootstrap are known")
+        newest = await newest_versions()
         older = await client.ask(ApiKey.API_VERSIONS, 3, **SOFTWARE)
         oldest = await client.ask(ApiKey.API_VERSIONS, 0)
 
@@ -96,7 +104,6 @@ async def test_a_controller_offers_what_kafkas_does_and_names_its_features(tmp_p
         assert (finalized.name, finalized.min_version_level, finalized.max_version_level) == (
             "metadata.version", 21, 21,
         )  # fmt: skip
-        assert newest.finalized_features_epoch == 4
         assert newest.zk_migration_ready is False
 
 
