@@ -101,9 +101,9 @@ integration: $(TEST_INSTALLED)  ## The tests on a real, embedded ZooKeeper
 container: $(TEST_INSTALLED)  ## What needs Docker: images, compose file, contract and session (root starts dockerd if none runs)
 	@$(WITH_JAVA) scripts/with-dockerd.sh scripts/test-container.sh $(ONLY)
 
-peers: $(TEST_INSTALLED)  ## Our brokers and Kafka 3.9 given the same requests, and compared (fetched with Maven)
+peers: $(TEST_INSTALLED)  ## Our brokers and Kafka 3.9 given the same requests, and compared; older Kafkas (fetched with Maven)
 	@scripts/fetch-kafka.sh
-	@scripts/fetch-kafka.sh 2.8.2
+	@scripts/fetch-kafka.sh older
 	@scripts/fetch-kafka.sh applications
 	@scripts/fetch-kafka.sh jmx-exporter
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.kafka_classes

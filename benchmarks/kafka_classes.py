@@ -12,11 +12,12 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.kafka_peer import (
+    OLDER_VERSION,
+    VERSION,
     KafkaBroker,
     KafkaUnavailableError,
     classes_file,
     kafka_libs,
-    zookeeper_tools_libs,
 )
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -53,9 +54,9 @@ def record(libs: Path) -> Path:
 
 def main() -> None:
     """Prints a line for each Kafka."""
-    for libs in (kafka_libs, zookeeper_tools_libs):
+    for version in (VERSION, OLDER_VERSION):
         try:
-            print(f"the classes of Kafka are in {record(libs())}")
+            print(f"the classes of Kafka are in {record(kafka_libs(version))}")
         except KafkaUnavailableError as missing:
             print(f"no classes of Kafka are recorded: {missing}")
         except OSError as error:

@@ -20,7 +20,7 @@ from typing_extensions import override
 from benchmarks.broker_process import BrokerProcess
 
 VERSION: Final = "3.9.1"
-ZOOKEEPER_TOOLS_VERSION: Final = "2.8.2"
+OLDER_VERSION: Final = "2.8.2"
 """The last Kafka whose tools take ``--zookeeper``."""
 JMX_EXPORTER_VERSION: Final = "1.0.1"
 
@@ -51,24 +51,17 @@ class KafkaUnavailableError(Exception):
     """No jars or no Java; the sentence says what to do."""
 
 
-def kafka_libs() -> Path:
-    """Folder with the jars; KafkaUnavailableError if there is none."""
-    return _libs(f"kafka-{VERSION}", "KAFKA_LIBS", f"kafka_2.13-{VERSION}", "")
-
-
-def zookeeper_tools_libs() -> Path:
-    """Folder with the tools that speak to ZooKeeper; KafkaUnavailableError if there is none."""
-    version = ZOOKEEPER_TOOLS_VERSION
-    return _libs(
-        f"kafka-{version}", "KAFKA_ZOOKEEPER_TOOLS_LIBS", f"kafka_2.13-{version}", f" {version}"
-    )
+def kafka_libs(version: str = VERSION) -> Path:
+    """Folder with the jars of that Kafka; KafkaUnavailableError if there is none."""
+    named = os.environ.get("KAFKA_LIBS") if version == VERSION else None
+    return _libs(named, f"kafka-{version}", f"kafka_2.??-{version}", f" {version}")
 
 
 def application_libs() -> Path:
     """Folder with Kafka Streams, Connect and MirrorMaker; KafkaUnavailableError without it."""
     return _libs(
+        os.environ.get("KAFKA_APPLICATIONS_LIBS"),
         f"kafka-applications-{VERSION}",
-        "KAFKA_APPLICATIONS_LIBS",
         f"kafka-streams-{VERSION}",
         " applications",
     )
@@ -106,11 +99,13 @@ def brief_options(libs: Path) -> list[str]:
     return [*_BRIEF_OPTIONS, f"-XX:SharedArchiveFile={file}", "-Xshare:auto", "-Xlog:disable"]
 
 
-def _libs(folder: str, variable: str, artifact: str, argument: str) -> Path:
-    """The folder of jars that holds ``artifact``; ``argument``: what the script is given for it."""
-    default = Path.home() / ".cache" / "zkcontroller" / folder / "libs"
-    libs = Path(os.environ.get(variable, default))
-    if not (libs / f"{artifact}.jar").exists():
+def _libs(named: str | None, folder: str, artifact: str, argument: str) -> Path:
+    """The folder of jars that holds ``artifact``: ``named``, or ``folder`` of those fetched.
+
+    ``argument`` is what the script is given for it.
+    """
+    libs = Path(named or Path.home() / ".cache" / "zkcontroller" / folder / "libs")
+    if not any(libs.glob(f"{artifact}.jar")):
         raise KafkaUnavailableError(
             f"no {artifact} in {libs}: run scripts/fetch-kafka.sh{argument}"
         )

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Fetches Apache Kafka from Maven Central for tests/peers and benchmarks/: 3.9.1 (broker and tools), or with the argument
-# 2.8.2 the last tools that speak to ZooKeeper themselves, with applications Kafka Streams, Connect and MirrorMaker of
+# older all of the older and newer versions whose clients and brokers are tried with ours, with a version that one (2.8.2
+# has the last tools that speak to ZooKeeper themselves), with applications Kafka Streams, Connect and MirrorMaker of
 # 3.9.1, with jmx-exporter the agent that shows Kafka's metrics to Prometheus.
-# KAFKA_LIBS names another folder to put the jars of 3.9.1 into, KAFKA_ZOOKEEPER_TOOLS_LIBS one for those of 2.8.2,
-# KAFKA_APPLICATIONS_LIBS one for the applications, JMX_EXPORTER_LIBS one for the agent.
+# KAFKA_LIBS names another folder to put the jars of 3.9.1 into, KAFKA_APPLICATIONS_LIBS one for the applications,
+# JMX_EXPORTER_LIBS one for the agent.
 set -eu
 
 version=${1:-3.9.1}
@@ -11,7 +12,13 @@ cache=$HOME/.cache/zkcontroller/kafka-$version/libs
 group=org.apache.kafka name="Kafka $version"
 case $version in
     3.9.1) libs=${KAFKA_LIBS:-$cache}; artifacts='kafka_2.13 kafka-tools' ;;
-    2.8.2) libs=${KAFKA_ZOOKEEPER_TOOLS_LIBS:-$cache}; artifacts=kafka_2.13 ;;
+    0.8.2.2 | 0.9.0.1) libs=$cache artifacts=kafka_2.11 ;;
+    0.10.2.2 | 1.1.1) libs=$cache artifacts=kafka_2.12 ;;
+    2.4.1 | 2.8.2 | 3.5.2) libs=$cache artifacts=kafka_2.13 ;;
+    4.1.0) libs=$cache artifacts='kafka_2.13 kafka-tools' ;;
+    older)
+        for each in 0.8.2.2 0.9.0.1 0.10.2.2 1.1.1 2.4.1 2.8.2 3.5.2 4.1.0; do "$0" "$each"; done
+        exit ;;
     applications)
         version=3.9.1 name='Kafka Streams, Connect and MirrorMaker 3.9.1,'
         artifacts='kafka-streams connect-runtime connect-file connect-mirror'
@@ -19,7 +26,7 @@ case $version in
     jmx-exporter)
         version=1.0.1 group=io.prometheus.jmx artifacts=jmx_prometheus_javaagent name='the JMX exporter 1.0.1'
         libs=${JMX_EXPORTER_LIBS:-$HOME/.cache/zkcontroller/jmx-exporter-$version} ;;
-    *) echo "fetch-kafka: $version is not among those that are used: 3.9.1, 2.8.2, applications, jmx-exporter" >&2; exit 2 ;;
+    *) echo "fetch-kafka: $version is not among those that are used: older, applications, jmx-exporter, or a version as in this script" >&2; exit 2 ;;
 esac
 
 complete=yes

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs
 from tests.peers.cluster import Cluster
 from tests.peers.controller_sides import Sides
+from tests.peers.kafka_versions import required_libs
 from tests.peers.real_brokers import OURS, REAL, RealBrokers
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller_testing import KafkaCluster
@@ -20,10 +20,7 @@ from zkcontroller_testing import KafkaCluster
 @pytest.fixture(scope="session")
 def kafka() -> Path:
     """The jars of Kafka 3.9.1; the test is skipped, with the reason, where there are none."""
-    try:
-        return kafka_libs()
-    except KafkaUnavailableError as missing:
-        pytest.skip(str(missing))
+    return required_libs()
 
 
 @pytest.fixture(scope="session")

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-import pytest
 
-from benchmarks.kafka_peer import KafkaBroker, KafkaUnavailableError, zookeeper_tools_libs
+from benchmarks.kafka_peer import KafkaBroker
 from tests.peers.clients import run_tool
 from tests.peers.cluster import PROPERTIES, Cluster
+from tests.peers.kafka_versions import required_libs
 
 GROUP_TOOL: Final = str(Path(__file__).with_name("GroupTool.java"))
 
@@ -40,7 +40,7 @@ class RealCluster(Cluster):
                 self._directory / f"kafka-{version}",
                 SETTINGS | dict(settings),
                 heap="512M",
-                libs=None if version == "3.9.1" else zookeeper_tools_libs(),
+                libs=required_libs(version),
                 is_brief=True,
             )
         )
@@ -80,10 +80,6 @@ def started_real_cluster(
     version: str, zookeeper: str, directory: Path, settings: Mapping[str, str]
 ) -> Iterator[RealCluster]:
     """A cluster of that version, which ends with the block."""
-    try:
-        zookeeper_tools_libs()
-    except KafkaUnavailableError as missing:
-        pytest.skip(str(missing))
     cluster = RealCluster(zookeeper, directory)
     try:
         cluster.start_version(version, settings)

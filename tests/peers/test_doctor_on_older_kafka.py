@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kafka_peer import KafkaUnavailableError, zookeeper_tools_libs
 from tests.peers.cluster import Cluster
+from tests.peers.kafka_versions import required_libs
 from tests.support.cli_world import zkctl_here
 from tests.support.doctor_causes import CAUSES, Cause, World, check, mend_a_stuck_isr, started_world
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
@@ -20,19 +20,11 @@ from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
 
 
-def older_libs() -> Path:
-    """The jars of Kafka 2.8.2; the test is skipped, with the reason, where there are none."""
-    try:
-        return zookeeper_tools_libs()
-    except KafkaUnavailableError as missing:
-        pytest.skip(str(missing))
-
-
 @pytest.fixture(scope="module")
 def world(
     zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
-    libs = older_libs()
+    libs = required_libs("2.8.2")
     directory = tmp_path_factory.mktemp("doctor-older")
     cluster = Cluster(f"{zookeeper.connect}/doctor-older", directory)
     start = partial(cluster.start_kafka, libs=libs)
@@ -74,7 +66,7 @@ def test_the_doctor_says_that_brokers_of_an_older_protocol_know_no_topic_ids(
     cluster = Cluster(f"{zookeeper.connect}/doctor-protocol", tmp_path)
     try:
         older = {"inter.broker.protocol.version": "2.7"}
-        cluster.start_kafka(1, older, libs=older_libs())
+        cluster.start_kafka(1, older, libs=required_libs("2.8.2"))
         at = ("-b", cluster.bootstrap(1), "-z", cluster.zookeeper)
         created = zkctl_here(*at, "topic", "create", "nameless", "--replica-assignment", "1")
         assert created.exit_code == 0, created.stderr

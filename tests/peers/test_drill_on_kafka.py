@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from benchmarks.kafka_peer import kafka_libs, zookeeper_tools_libs
 from tests.kit.drill import SECTIONS, LongSessions, NewOperator, ShortSessions
 from tests.kit.typed_page import Operator
+from tests.peers.kafka_versions import required_libs
 from tests.peers.local_kafka import write_zkctl
 from tests.support.drill_page import Command
 
@@ -21,7 +21,7 @@ pytest.importorskip("confluent_kafka")
 @pytest.fixture(scope="class")
 def libs() -> Path:
     """The jars of Kafka 3.9.1."""
-    return kafka_libs()
+    return required_libs()
 
 
 @pytest.fixture(scope="class")
@@ -52,7 +52,7 @@ class Older:
     @pytest.fixture(scope="class")
     @classmethod
     def libs(cls) -> Path:
-        return zookeeper_tools_libs()
+        return required_libs("2.8.2")
 
 
 class TestLongSessionsOfOlderBrokers(Older, LongSessions):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs
 from tests.peers.kafka_kit_cluster import KafkaKitCluster
+from tests.peers.kafka_versions import required_libs
 from tests.support.incident_judge import judged
 from tests.support.incidents import DISKS, Incident, properties_of
 
@@ -20,10 +20,7 @@ ACTS = 5
 def test_what_was_done_to_kafka_is_found_and_nothing_else(
     seed: int, kafka_shared_zookeeper: Path, tmp_path: Path
 ) -> None:
-    try:
-        kafka_libs()
-    except KafkaUnavailableError as missing:
-        pytest.skip(str(missing))
+    required_libs()
     with KafkaKitCluster(
         zookeeper="shared",
         configs=properties_of(seed),

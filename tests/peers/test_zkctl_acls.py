@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v8.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.types import TopicName
 
-from benchmarks.kafka_peer import KafkaBroker, KafkaUnavailableError, zookeeper_tools_libs
+from benchmarks.kafka_peer import KafkaBroker
 from kafka_common.acls import (
     AccessControlEntry,
     AclOperation,
@@ -37,6 +37,7 @@ from replica_manager.security.acl_cache import AclBinding
 from replica_manager.security.principals import Principal
 from tests.peers.clients import run_tool
 from tests.peers.cluster import PROPERTIES, Cluster
+from tests.peers.kafka_versions import required_libs
 from tests.support.cli_world import CommandResult, zkctl_here
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
@@ -70,7 +71,7 @@ class GuardedCluster(Cluster):
 
     def start_version(self, version: str) -> None:
         self.version = version
-        libs = None if version == NEW else zookeeper_tools_libs()
+        libs = required_libs(version)
         directory = self._directory / f"kafka-{version}"
         self.start(
             KafkaBroker(
@@ -102,10 +103,6 @@ class GuardedCluster(Cluster):
 
 @contextmanager
 def started(version: str, zookeeper: str, directory: Path) -> Iterator[GuardedCluster]:
-    try:
-        zookeeper_tools_libs()
-    except KafkaUnavailableError as missing:
-        pytest.skip(str(missing))
     cluster = GuardedCluster(zookeeper, directory)
     try:
         cluster.start_version(version)

@@ -10,9 +10,10 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from benchmarks.kafka_peer import KafkaBroker, KafkaUnavailableError, zookeeper_tools_libs
+from benchmarks.kafka_peer import KafkaBroker
 from tests.peers.clients import run_tool
 from tests.peers.cluster import PROPERTIES, Cluster
+from tests.peers.kafka_versions import required_libs
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
@@ -32,7 +33,7 @@ class OldCluster(Cluster):
                 self._directory / f"old-{broker_id}",
                 PROPERTIES | {"log.segment.bytes": "1048576"},
                 heap="384M",
-                libs=zookeeper_tools_libs(),
+                libs=required_libs("2.8.2"),
                 is_brief=True,
             )
             self.start(broker)
@@ -58,10 +59,6 @@ class OldCluster(Cluster):
 def old(
     zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OldCluster]:
-    try:
-        zookeeper_tools_libs()
-    except KafkaUnavailableError as missing:
-        pytest.skip(str(missing))
     cluster = OldCluster(f"{zookeeper.connect}/older", tmp_path_factory.mktemp("older"))
     try:
         cluster.start_all()
@@ -91,7 +88,7 @@ def test_a_topic_lives_its_life(old: OldCluster, named: Callable[..., Any]) -> N
     described = named("topic", "describe", "life")
     by_kafka = run_tool(
         *(TOPICS, "--bootstrap-server", old.servers, "--describe", "--topic", "life"),
-        libs=zookeeper_tools_libs(),
+        libs=required_libs("2.8.2"),
     )
     offsets = named("topic", "offsets", "life")
     deleted = named("topic", "delete", "life", "--yes")

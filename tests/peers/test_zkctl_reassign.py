@@ -17,11 +17,10 @@ import pytest
 
 from benchmarks.kafka_peer import (
     KafkaBroker,
-    KafkaUnavailableError,
     kafka_tool,
-    zookeeper_tools_libs,
 )
 from tests.peers.cluster import PROPERTIES, Cluster, wait_until
+from tests.peers.kafka_versions import required_libs
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import Znode
 
@@ -61,7 +60,7 @@ class RealCluster(Cluster):
                 directory,
                 PROPERTIES | {"log.dirs": log_dirs, "num.io.threads": "2"},
                 heap="256M",
-                libs=None if version == "3.9.1" else zookeeper_tools_libs(),
+                libs=required_libs(version),
                 is_brief=True,
             )
             self.brokers[broker_id] = broker
@@ -154,10 +153,6 @@ def real(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RealCluster]:
     version = request.param
-    try:
-        zookeeper_tools_libs()
-    except KafkaUnavailableError as missing:
-        pytest.skip(str(missing))
     cluster = RealCluster(
         f"{zookeeper.connect}/reassign-{version}", tmp_path_factory.mktemp("reassign")
     )

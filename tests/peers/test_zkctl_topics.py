@@ -17,10 +17,11 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from benchmarks.kafka_peer import KafkaBroker, KafkaUnavailableError, zookeeper_tools_libs
+from benchmarks.kafka_peer import KafkaBroker
 from tests.integration.zkctl_brokers import FIRST_MS, RECORDS, create
 from tests.peers.clients import run_tool
 from tests.peers.cluster import PROPERTIES, Cluster
+from tests.peers.kafka_versions import required_libs
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import Committed, Create, Delete, ZkTransaction
 
@@ -52,7 +53,7 @@ class TopicCluster(Cluster):
                 # A frozen broker stays registered while zkctl waits for its answer.
                 PROPERTIES | {"zookeeper.session.timeout.ms": "18000"},
                 heap="384M",
-                libs=None if self.version == "3.9.1" else zookeeper_tools_libs(),
+                libs=required_libs(self.version),
                 is_brief=True,
             )
             self.brokers[broker_id].launch()
@@ -109,10 +110,6 @@ def real(
     zookeeper: EmbeddedZooKeeper,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[TopicCluster]:
-    try:
-        zookeeper_tools_libs()
-    except KafkaUnavailableError as missing:
-        pytest.skip(str(missing))
     version = request.param
     chroot = f"{zookeeper.connect}/topics-{version}"
     cluster = TopicCluster(version, chroot, tmp_path_factory.mktemp("topics"))
@@ -273,7 +270,7 @@ REPORTS: Final = (
 def listed_by_zookeeper(real: TopicCluster) -> list[str]:
     """What ``kafka-topics --zookeeper`` of Kafka 2.8.2 lists."""
     printed = run_tool(
-        *(OLD_TOPICS, "--zookeeper", real.zookeeper, "--list"), libs=zookeeper_tools_libs()
+        *(OLD_TOPICS, "--zookeeper", real.zookeeper, "--list"), libs=required_libs("2.8.2")
     )
     return printed.splitlines()
 

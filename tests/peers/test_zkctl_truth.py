@@ -11,8 +11,9 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from benchmarks.kafka_peer import KafkaBroker, KafkaUnavailableError, zookeeper_tools_libs
+from benchmarks.kafka_peer import KafkaBroker
 from tests.peers.cluster import PROPERTIES, Cluster
+from tests.peers.kafka_versions import required_libs
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import SetData, Znode
 
@@ -35,7 +36,7 @@ class TruthCluster(Cluster):
                 self._directory / f"kafka-{broker_id}",
                 PROPERTIES,
                 heap="384M",
-                libs=None if version == "3.9.1" else zookeeper_tools_libs(),
+                libs=required_libs(version),
                 is_brief=True,
             )
             self.brokers[broker_id].launch()
@@ -66,10 +67,6 @@ def real(
     zookeeper: EmbeddedZooKeeper,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[TruthCluster]:
-    try:
-        zookeeper_tools_libs()
-    except KafkaUnavailableError as missing:
-        pytest.skip(str(missing))
     chroot = f"{zookeeper.connect}/truth-{request.param}"
     cluster = TruthCluster(chroot, tmp_path_factory.mktemp("truth"))
     try:

@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from benchmarks.kafka_peer import KafkaUnavailableError, zookeeper_tools_libs
 from tests.peers.clients import consume, produce, run_tool
+from tests.peers.kafka_versions import required_libs
 from tests.peers.real_brokers import OURS, REAL, RealBrokers
 from zkcontroller.zookeeper.requests import ZkCode, Znode
 
@@ -64,11 +64,7 @@ class ZooKeeperTools:
 @pytest.fixture
 def tools(real_brokers: RealBrokers, tmp_path: Path) -> ZooKeeperTools:
     """Tools on three of Kafka's brokers under our controller."""
-    try:
-        libs = zookeeper_tools_libs()
-    except KafkaUnavailableError as missing:
-        pytest.skip(str(missing))
-    return ZooKeeperTools(real_brokers, libs, tmp_path)
+    return ZooKeeperTools(real_brokers, required_libs("2.8.2"), tmp_path)
 
 
 def test_a_topic_is_created_grown_and_deleted_in_zookeeper(tools: ZooKeeperTools) -> None:
