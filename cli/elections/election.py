@@ -47,6 +47,7 @@ from zkcontroller_cli.znodes.session import ZooKeeper, decoded, now_ms, open_zoo
 _SETTLE_S: Final = 10.0
 """Seconds that zkctl waits for brokers to learn of the new controller."""
 _LOG_POLL_S: Final = 0.05
+_EPOCH_POLL_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,12 +243,15 @@ class Election:
             view = read_controller(self.zookeeper)
             if view.controller_id is None or view.controller_epoch is None:
                 continue  # that controller is gone again: wait for the next one
-            if view.controller_epoch <= self.plan.controller_epoch_before:
+            if view.controller_epoch > self.plan.controller_epoch_before:
+                return view, noticed_at
+            # A controller before Kafka 2.2 writes its epoch after /controller (KAFKA-6082).
+            if deadline.is_over:
                 raise Refused(
                     f"broker {view.controller_id} is controller in epoch {view.controller_epoch}, "
                     f"which is not after {self.plan.controller_epoch_before}: no valid election"
                 )
-            return view, noticed_at
+            time.sleep(_EPOCH_POLL_S)
 
     async def _first_update(
         self,

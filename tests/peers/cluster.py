@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kio.schema.metadata.v11.request import MetadataRequest
-from kio.schema.metadata.v11.response import MetadataResponse
+from kio.schema.metadata.v9.request import MetadataRequest
+from kio.schema.metadata.v9.response import MetadataResponse
 
 from benchmarks.broker_process import BrokerProcess, OurBroker
 from benchmarks.kafka_peer import KafkaBroker, run_kafka_tool
@@ -192,7 +192,7 @@ class Cluster:
         """The partitions that this very broker answers to a Metadata request."""
         response = asyncio.run(_metadata(self.bootstrap(broker_id)))
         return {
-            (topic.name or "", partition.partition_index): PartitionView(
+            (topic.name, partition.partition_index): PartitionView(
                 partition.leader_id,
                 partition.leader_epoch,
                 frozenset(partition.isr_nodes),
@@ -237,6 +237,7 @@ async def _metadata(address: str) -> MetadataResponse:
             MetadataRequest(
                 topics=None,
                 allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
                 include_topic_authorized_operations=False,
             )
         )

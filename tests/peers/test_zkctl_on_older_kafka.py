@@ -1,10 +1,11 @@
-"""``zkctl`` on brokers of Kafka 2.8.2, by brokers alone and by ZooKeeper alone."""
+"""``zkctl`` on brokers of Kafka 2.4.1 and 2.8.2, by brokers alone and by ZooKeeper alone."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
@@ -23,7 +24,11 @@ BROKERS: Final = (1, 2)
 
 
 class OldCluster(Cluster):
-    """Two brokers of Kafka 2.8.2."""
+    """Two brokers of that Kafka."""
+
+    def __init__(self, zookeeper: str, directory: Path, version: str) -> None:
+        super().__init__(zookeeper, directory)
+        self.version = version
 
     def start_all(self) -> None:
         for broker_id in BROKERS:
@@ -33,7 +38,7 @@ class OldCluster(Cluster):
                 self._directory / f"old-{broker_id}",
                 PROPERTIES | {"log.segment.bytes": "1048576"},
                 heap="384M",
-                libs=required_libs("2.8.2"),
+                libs=required_libs(self.version),
                 is_brief=True,
             )
             self.start(broker)
@@ -55,11 +60,14 @@ class OldCluster(Cluster):
         return orjson.loads(done.stdout) if done.stdout else done.stderr
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["2.4.1", "2.8.2"])
 def old(
-    zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    zookeeper: EmbeddedZooKeeper,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[OldCluster]:
-    cluster = OldCluster(f"{zookeeper.connect}/older", tmp_path_factory.mktemp("older"))
+    chroot = f"{zookeeper.connect}/older-{request.param}"
+    cluster = OldCluster(chroot, tmp_path_factory.mktemp("older"), request.param)
     try:
         cluster.start_all()
         yield cluster
@@ -88,7 +96,7 @@ def test_a_topic_lives_its_life(old: OldCluster, named: Callable[..., Any]) -> N
     described = named("topic", "describe", "life")
     by_kafka = run_tool(
         *(TOPICS, "--bootstrap-server", old.servers, "--describe", "--topic", "life"),
-        libs=required_libs("2.8.2"),
+        libs=required_libs(old.version),
     )
     offsets = named("topic", "offsets", "life")
     deleted = named("topic", "delete", "life", "--yes")
@@ -98,7 +106,10 @@ def test_a_topic_lives_its_life(old: OldCluster, named: Callable[..., Any]) -> N
     assert [(row["name"], row["value"]) for row in changed] == [("retention.ms", "12345")]
     assert [(row["value"], row["source"]) for row in configs] == [("12345", "topic")]
     assert described["topic_id"] == created["topic_id"]
-    assert f"TopicId: {described['topic_id']}\tPartitionCount: 3" in by_kafka
+    topic_id = described["topic_id"]
+    assert (topic_id is not None) == (old.version == "2.8.2")
+    assert (f"TopicId: {topic_id}\t" if topic_id else "Topic: life\t") in by_kafka
+    assert "PartitionCount: 3" in by_kafka
     for row in described["partitions"]:
         replicas, isr = (",".join(map(str, row[key])) for key in ("replicas", "isr"))
         line = f"Partition: {row['partition']}\tLeader: {row['leader']}\tReplicas: {replicas}"
