@@ -105,12 +105,14 @@ _CLASSES: Final = {
     "kafka.utils": "Log4jControllerRegistration",
     "org.apache.kafka.common.metrics": "Metrics",
     "org.apache.kafka.common.utils": "AppInfoParser",
+    "org.apache.kafka.server.util": "KafkaScheduler",
     "org.apache.kafka.storage.internals.epoch": "LeaderEpochFileCache",
     "org.apache.kafka.storage.internals.log":
         "LogDirFailureChannel LogSegment ProducerStateManager SnapshotFile",
 }  # fmt: skip
 """Loggers of Kafka 3.9 that shapes contain only as a pattern with ``*``."""
-_MOVED: Final = {"LeaderEpochFileCache", "LogDirFailureChannel"}
+_MOVED: Final = {"KafkaScheduler", "LeaderEpochFileCache", "LogDirFailureChannel"}
+_AUDIT: Final = b"Principal = "
 _TRACE: Final = re.compile(
     rb"(?:[\w$]+\.)+[\w$]*(?:Exception|Error|Throwable)\b|\s+at [\w.$/<>@-]+\(|Caused by: "
 )
@@ -171,7 +173,8 @@ class Pattern:
         message = b"\n".join([match["message"], *lines[:said]])
         trace = b"\n".join(lines[said:])
         head = b"%s] %s %s (%s)" % (
-            self._moment(match), match["level"], message, full_name(match["logger"]),
+            self._moment(match), match["level"], message,
+            full_name(match["logger"], is_audit=message.startswith(_AUDIT)),
         )  # fmt: skip
         return head + b"\n" + trace if trace else head
 
@@ -299,8 +302,13 @@ def _known(letters: str, pattern: str) -> tuple[str, str]:
 
 
 @lru_cache(10_000)
-def full_name(logger: bytes) -> bytes:
-    """A logger's full name, which shapes need; ``%c{1}`` prints only its last part."""
+def full_name(logger: bytes, *, is_audit: bool) -> bytes:
+    """A logger's full name, which shapes need; ``%c{1}`` prints only its last part.
+
+    Two are called ``logger`` then.  ``is_audit``: the message is one of the authorizer's.
+    """
+    if logger == b"logger":
+        return b"kafka.authorizer.logger" if is_audit else b"state.change.logger"
     known = _loggers()
     if logger in known:
         return logger

@@ -116,6 +116,18 @@ def stripped(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "values": values, "text": row["text"].rstrip()}
 
 
+def test_the_two_loggers_of_one_short_name_are_told_apart_by_what_they_say(tmp_path: Path) -> None:
+    said = (
+        "Principal = User:alice is Denied Operation = Write from host = 192.0.2.1 on resource = x"
+    )
+    log = tmp_path / "kafka-authorizer.log"
+    log.write_text(f"2026-01-02 03:04:05,678 INFO  logger [main] - {said}\n")
+
+    [row] = rows_of(log, LAYOUTS["logger before the message"][0]).to_pylist()
+
+    assert (row["shape"], row["logger"]) == ("authorizer", "kafka.authorizer.logger")
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("log", ["controller", "state-change", "server"])
 def test_the_real_logs_in_another_layout_give_the_same_rows(

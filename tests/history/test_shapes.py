@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kafka_history.event_schema import EVENT_COLUMNS, SOURCE_COLUMNS
+from kafka_history.readers.patterns import full_name
 from kafka_history.readers.selection import candidates_of
 from kafka_history.shapes.catalogue import Shape, shapes
 from kafka_history.shapes.template import SPEAKER, compile_template
@@ -76,7 +77,7 @@ def test_every_shape_has_an_example_and_a_place_in_the_reference() -> None:
 
     assert [example["shape"] for example in EXAMPLES] == ids
     assert list(references()) == ids
-    assert len(ids) == 391
+    assert len(ids) == 392
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -195,6 +196,12 @@ def test_a_line_fits_the_expression_drawn_from_kafkas_sources(scenario: str) -> 
             "Connection dropped: outstanding heartbeat ping not received",
             {},
         ),
+        (
+            "zk-timeout",
+            "org.apache.zookeeper.ClientCnxn",
+            "Socket error occurred: localhost/127.0.0.1:2181: Connection reset",
+            {},
+        ),
     ],
 )
 def test_lines_beside_the_example_have_the_shape(
@@ -279,3 +286,19 @@ def test_old_and_new_wording_fill_the_same_field() -> None:
         match = re.match(expression.pattern, line)
         assert match is not None
         assert "".join(match[number] or "" for number in (1, 2)) == "3"
+
+
+def test_the_last_part_of_a_loggers_name_is_enough_to_know_it() -> None:
+    """``%c{1}`` prints no more; classes that moved are known by the package of 3.9."""
+    found = {
+        name: full_name(name.rpartition(".")[2].encode(), is_audit="authorizer" in name).decode()
+        for shape in shapes()
+        for name in shape.loggers
+        if "*" not in name
+    }
+
+    unlike = {name: other for name, other in found.items() if other != name}
+    assert {name.rpartition(".")[2] for name in unlike} == {
+        "KafkaScheduler", "LeaderEpochFileCache", "LogDirFailureChannel",
+    }  # fmt: skip
+    assert all(other.startswith("org.apache.kafka.") for other in unlike.values())
