@@ -27,7 +27,7 @@ DOUBTFUL_MS: Final = 100
 ONE_REQUEST_MS: Final = 5_000
 """Lines with one correlation id that are this far apart belong to two requests.
 
-Correlation ids begin again when a broker comes back.
+Correlation ids begin again when a broker comes back.  So do those of two responses.
 """
 
 
@@ -96,7 +96,7 @@ def compared_requests(events: Iterable[Event]) -> Iterator[ComparedRequest]:
     """
     sent: defaultdict[tuple[object, ...], list[Event]] = defaultdict(list)
     received: defaultdict[tuple[object, ...], list[Event]] = defaultdict(list)
-    answered: dict[tuple[_Request, int | None], int] = {}
+    answered: defaultdict[tuple[_Request, int | None], list[int]] = defaultdict(list)
     for event in events:
         request = ends(event)
         state = (event.topic, event.partition, event.leader_epoch, event.zk_version, event.is_new)
@@ -105,8 +105,7 @@ def compared_requests(events: Iterable[Event]) -> Iterator[ComparedRequest]:
         elif event.kind == RECEIVED:
             received[*request, *state].append(event)
         elif event.kind == ANSWERED and event.request == REQUEST:
-            key = request, event.correlation_id
-            answered[key] = min(event.time_ms, answered.get(key, event.time_ms))
+            answered[request, event.correlation_id].append(event.time_ms)
     pairs: defaultdict[tuple[_Request, int | None], list[tuple[int, int]]] = defaultdict(list)
     for said, sendings in sent.items():
         receipts = received.get(said, [])
@@ -118,10 +117,10 @@ def compared_requests(events: Iterable[Event]) -> Iterator[ComparedRequest]:
         (controller, broker, _), correlation_id = key
         sent_ms, handled_ms = zip(*times, strict=True)
         is_one = all(max(each) - min(each) < ONE_REQUEST_MS for each in (sent_ms, handled_ms))
-        if not is_one or controller is None or broker is None:
+        answers = [] if correlation_id is None else answered[key]
+        if not is_one or len(answers) > 1 or controller is None or broker is None:
             continue
-        answered_ms = None if correlation_id is None else answered.get(key)
-        low_ms = None if answered_ms is None else max(handled_ms) - answered_ms
+        low_ms = max(handled_ms) - answers[0] if answers else None
         yield ComparedRequest(controller, broker, low_ms, min(handled_ms) - max(sent_ms))
 
 

@@ -78,9 +78,11 @@ class Departure(NamedTuple):
 def silences(events: Iterable[Event]) -> Iterator[ZooKeeperSilence]:
     """Each time that a broker got no data from ZooKeeper for its session timeout and a second more.
 
-    ``events`` must be in order, with all events of the kinds in :data:`CLIENT`.
+    ``events`` must be in order, with all events of the kinds in :data:`CLIENT`.  Clients up to
+    ZooKeeper 3.5 (Kafka 2.8) write two lines about each.
     """
     timeouts: dict[int, int] = {}
+    known_to_ms: dict[int, int] = {}
     for event in events:
         broker = event.broker_id
         if broker is None or event.kind not in CLIENT:
@@ -90,8 +92,10 @@ def silences(events: Iterable[Event]) -> Iterator[ZooKeeperSilence]:
         timeout_ms, silent_ms = timeouts.get(broker), event.elapsed_ms
         if timeout_ms is None or silent_ms is None or silent_ms < timeout_ms + PAUSE_MS:
             continue
-        if event.says("have not heard from server"):
-            heard_ms, ping_ms = event.time_ms - silent_ms, timeout_ms / PINGS
+        heard_ms, ping_ms = event.time_ms - silent_ms, timeout_ms / PINGS
+        is_new = heard_ms >= known_to_ms.get(broker, heard_ms)
+        if event.says("have not heard from server") and is_new:
+            known_to_ms[broker] = event.time_ms
             yield ZooKeeperSilence(broker, heard_ms, event.time_ms, ping_ms, event.file, event.line)
 
 

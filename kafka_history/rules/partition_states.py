@@ -262,17 +262,32 @@ def _writes(believed: Iterable[State]) -> Iterator[State]:
 
 
 def _placed(writes: Iterable[State]) -> list[State]:
-    """The writes in the order of their versions; one without a version is placed by its time."""
+    """The writes in the order of their versions.
+
+    One without a version is placed by its time, but not after the last version of its leader epoch:
+    a broker may log that it leads when the controller has written the next epoch already.
+    """
+    in_time = sorted(writes, key=lambda each: (each.time_ms, each.file, each.line))
+    last_of_epoch: dict[int | None, int] = {}
+    for write in in_time:
+        if write.zk_version is not None:
+            known = last_of_epoch.get(write.leader_epoch, write.zk_version)
+            last_of_epoch[write.leader_epoch] = max(known, write.zk_version)
     placed: list[tuple[int, State]] = []
     version = -1
-    for write in sorted(writes, key=lambda each: (each.time_ms, each.file, each.line)):
-        version = version if write.zk_version is None else write.zk_version
-        placed.append((version, write))
+    for write in in_time:
+        if write.zk_version is not None:
+            version = write.zk_version
+            placed.append((version, write))
+        elif write.leader_epoch is None:
+            placed.append((version, write))
+        else:
+            placed.append((min(version, last_of_epoch.get(write.leader_epoch, version)), write))
     return [write for _, write in sorted(placed, key=itemgetter(0))]
 
 
 def _filled(writes: Iterable[State]) -> Iterator[State]:
-    """The states, completed from earlier ones; a state that changes nothing is left out."""
+    """The states, completed from earlier ones; what changes nothing may tell a state's version."""
     known = dated = before = None
     for write in writes:
         state = write._replace(
@@ -290,8 +305,9 @@ def _filled(writes: Iterable[State]) -> Iterator[State]:
         is_same = dated is not None and dated.leader == state.leader and not state.is_deleted
         state = state._replace(leader_epoch=dated.leader_epoch if dated and is_same else None)
         if before is None:
-            yield (before := state._replace(number=1))
+            before = state._replace(number=1)
         elif state.is_deleted or _said(state) != _said(before):
+            yield before
             before = state._replace(
                 number=before.number + 1,
                 previous_leader=before.leader,
@@ -299,7 +315,10 @@ def _filled(writes: Iterable[State]) -> Iterator[State]:
                 previous_isr=before.isr,
                 previous_version=before.zk_version,
             )
-            yield before
+        elif before.zk_version is None:
+            before = before._replace(zk_version=state.zk_version)
+    if before is not None:
+        yield before
 
 
 def _said(state: State) -> tuple[int | None, int | None, Sequence[int] | None]:

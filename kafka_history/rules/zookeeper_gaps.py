@@ -147,7 +147,7 @@ def _is_down(event: Event) -> bool | None:
     match event.kind:
         case "zk-timeout" if event.says(
             "have not heard", "losing socket connection", "Unable to read", "unexpected error",
-            "Closing socket connection", "has expired",
+            "Closing socket connection", "Socket error occurred", "has expired",
         ):  # fmt: skip
             return True
         case "zk-state" if event.says("Disconnected"):

@@ -30,6 +30,22 @@ def test_a_process_is_paused_if_zookeeper_is_unheard_for_longer_than_the_session
     ]
 
 
+def test_two_lines_about_one_silence_are_one_pause_and_the_next_silence_is_another() -> None:
+    def silent(at_ms: int, elapsed_ms: int, end: str = "") -> Event:
+        text = f"Client session timed out, have not heard from server in {elapsed_ms}ms for "
+        return event("zk-timeout", at_ms, 1, f"{text}sessionid 0x1{end}", elapsed_ms=elapsed_ms)
+
+    begin = event("zk-session", 100, 1, "Session establishment complete on server x, "
+                  "sessionid = 0x1, negotiated timeout = 6000")  # fmt: skip
+    again = ", closing socket connection and attempting reconnect"
+    first = [silent(30_000, 12_000), silent(30_002, 12_000, again)]
+    second = [silent(50_000, 12_000), silent(50_002, 12_000, again)]
+
+    found = [each.to_ms - START_MS for each in pauses(in_order([begin, *first, *second]))]
+
+    assert found == [30_000, 50_000]
+
+
 def test_an_ordered_stop_begins_early_and_a_session_that_a_pause_cost_with_the_pause() -> None:
     stopped = BrokerLife(1, 0, 61, "clean_shutdown", 60, 61, None, 7, True, "f", 1, "f", 9)
     again = stopped._replace(from_ms=80, to_ms=None, ended_by="open", stopping_ms=None)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from kafka_history.rules.event import Event
 from kafka_history.rules.partition_states import State, deposed, partition_states, topic_ends
 from kafka_history.rules.tenures import Tenure, tenures
-from tests.support.event_rows import event, row
+from tests.support.event_rows import START_MS, event, row
 from tests.support.partition_rows import created, events_of, online, shrunk
 
 TP = ("orders", 0)
@@ -81,4 +82,38 @@ def test_an_epoch_that_an_old_version_left_out_is_not_that_of_another_leader() -
 
     assert [(each.leader, each.leader_epoch, each.is_epoch_told) for each in found] == [
         (1, 4, True), (2, None, False), (1, 7, True),
+    ]  # fmt: skip
+
+
+def test_an_isr_that_is_intended_and_then_written_is_one_state_with_its_version() -> None:
+    """As a leader of Kafka 2.4 logs it, which writes to ZooKeeper by itself."""
+    where: dict[str, Any] = {"topic": TP[0], "partition": TP[1]}
+    found = states_of(
+        events_of(
+            created(1_000, 9, 1, TP, [1]),
+            row("isr-expanding", 2_000, 1, isr=[1, 2], **where),
+            row("isr-updated", 2_005, 1, isr=[1, 2], zk_version=1, **where),
+            row("isr-shrinking", 3_000, 1, isr=[1], **where),
+        )
+    )
+
+    assert [(each.time_ms - START_MS, each.isr, each.zk_version) for each in found] == [
+        (1_005, [1], 0),
+        (2_000, [1, 2], 1),
+        (3_000, [1], None),
+    ]
+
+
+def test_a_leader_may_log_its_epoch_when_the_next_one_is_written() -> None:
+    found = states_of(
+        events_of(
+            created(1_000, 9, 1, TP, [1, 2]),
+            online(2_000, 9, 1, TP, 2, 1, [1, 2], 1),
+            online(2_010, 9, 1, TP, 2, 2, [2], 2),
+            row("leader-starts", 2_020, 2, topic=TP[0], partition=TP[1], leader_epoch=1),
+        )
+    )
+
+    assert [(each.leader_epoch, each.isr) for each in found] == [
+        (0, [1, 2]), (1, [1, 2]), (2, [2]),
     ]  # fmt: skip

@@ -77,6 +77,7 @@ def test_a_new_session_ends_the_gap_of_one_that_expired() -> None:
         "Session 0x1 for server h:1, Closing socket connection. Attempting reconnect except it is "
         "a SessionExpiredException.",
         "Session 0x1 for server h:1, unexpected error, closing socket connection",
+        "Socket error occurred: h/127.0.0.1:1: Connection reset",
         "Unable to reconnect to ZooKeeper service, session 0x1 has expired",
     ],
 )
