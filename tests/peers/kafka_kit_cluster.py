@@ -1,15 +1,16 @@
-"""The kit's cluster with brokers of Kafka 3.9.1: what can be done to ours can be done to them."""
+"""The kit's cluster with brokers of Kafka: what can be done to ours can be done to them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
-from benchmarks.kafka_peer import KafkaBroker
+from benchmarks.kafka_peer import VERSION, KafkaBroker
+from tests.peers.kafka_versions import required_libs
 from zkcontroller_testing import KafkaCluster
 from zkcontroller_testing.brokers import BrokerProcesses
 
@@ -20,6 +21,9 @@ processes: Final[Any] = import_module("zkcontroller_cli.machine.processes")
 class KafkaKitCluster(KafkaCluster):
     """``KafkaCluster`` of real brokers; their own logs are where those of ours would be."""
 
+    version = VERSION
+    log_levels: ClassVar[Mapping[str, str]] = {}
+
     @override
     def _build(self) -> None:
         super()._build()
@@ -27,10 +31,15 @@ class KafkaKitCluster(KafkaCluster):
         self._brokers = _KafkaProcesses(
             ours._file, ours._internal_ports, ours._overrides, ours._holds, ours._loop
         )
+        self._brokers.libs = required_libs(self.version)
+        self._brokers.log_levels = self.log_levels
 
 
 class _KafkaProcesses(BrokerProcesses):
     """Processes of Kafka's, with the properties that ours would have."""
+
+    libs: Path
+    log_levels: Mapping[str, str]
 
     @override
     def start(self, broker_ids: Collection[int]) -> None:
@@ -38,9 +47,18 @@ class _KafkaProcesses(BrokerProcesses):
             entry = self.entry(broker_id)
             folder = self._file.logs_directory(broker_id).parent
             known = local_cluster.properties_of(self._file, entry) | self._overrides[broker_id]
-            command = _Kafka(broker_id, "", folder, known, heap="512M", is_brief=True).command()
+            broker = _Kafka(
+                broker_id,
+                "",
+                folder,
+                known,
+                log_levels=self.log_levels,
+                heap="512M",
+                libs=self.libs,
+                is_brief=True,
+            )
             console = self._file.console_path(broker_id)
-            entry.process = processes.spawn(command, console, is_bound=True)
+            entry.process = processes.spawn(broker.command(), console, is_bound=True)
 
 
 class _Kafka(KafkaBroker):
