@@ -116,7 +116,7 @@ def stripped(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "values": values, "text": row["text"].rstrip()}
 
 
-def test_the_two_loggers_of_one_short_name_are_told_apart_by_what_they_say(tmp_path: Path) -> None:
+def test_two_loggers_of_one_short_name_are_known_by_their_messages(tmp_path: Path) -> None:
     said = (
         "Principal = User:alice is Denied Operation = Write from host = 192.0.2.1 on resource = x"
     )
