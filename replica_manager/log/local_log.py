@@ -493,14 +493,16 @@ class LocalLog:
         environment.deferred_tasks.add(name, self.name, self.log_dir, due_ms, action, after)
 
     def plan_flush(self, offset: int, before: Callable[[], None]) -> FlushPlan | None:
-        """The flush of all records before ``offset``; None if they are on disk already."""
+        """The flush of all records before ``offset``; None if they are on disk already.
+
+        A log that was emptied up to ``offset`` has none, and its new segment must be on disk.
+        """
         if offset <= self.recovery_point:
             return None
         segments = [
             s for s in self.segments.from_offset(self.recovery_point) if s.base_offset < offset
         ]
-        if not segments:
-            return None
+        has_new_files = not segments or segments[-1].base_offset >= self.recovery_point
         for segment in segments:
             segment.write_indexes()
         return FlushPlan(
@@ -508,7 +510,7 @@ class LocalLog:
             self.generation,
             tuple(segment.file for segment in segments),
             tuple(path for segment in segments for path in segment.paths()[1:]),
-            self.directory if segments[-1].base_offset >= self.recovery_point else None,
+            self.directory if has_new_files else None,
             before,
             self._environment.on_flush,
         )

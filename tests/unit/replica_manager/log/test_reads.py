@@ -392,6 +392,18 @@ def test_a_flush_brings_the_epochs_along_before_the_recovery_point_moves(world: 
     assert (log.recovery_point, log.unflushed_messages, log.plan_flush()) == (20, 0, None)
 
 
+def test_a_flush_moves_the_recovery_point_of_a_log_that_was_emptied(world: LogWorld) -> None:
+    log = filled(world)
+
+    log.truncate_fully_and_start_at(30)
+    plan = log.plan_flush()
+    log.flush()
+
+    assert plan is not None
+    assert plan.directory == log.directory  # its new segment is a new file
+    assert (log.recovery_point, log.plan_flush()) == (30, None)
+
+
 def test_an_append_says_when_enough_records_wait_for_a_flush(world: LogWorld) -> None:
     world.config = LogConfig(flush_messages=4)
     log = world.open()

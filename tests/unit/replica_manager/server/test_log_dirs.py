@@ -180,6 +180,23 @@ async def test_a_replica_moves_with_everything_it_has(
     assert world.log_dir_moves.under_way == frozenset()
 
 
+async def test_a_replica_moves_whose_records_were_all_deleted(
+    world: BrokerWorld, dirs: list[Path]
+) -> None:
+    log = filled(world, dirs)
+    log.delete_records(10)
+
+    world.log_dir_moves.start()
+    assert await alter(world, dirs[1]) is ErrorCode.none
+    await moved(lambda: world.logs.log(ORDERS) is not log)
+    await world.log_dir_moves.stop()
+
+    now = world.logs.log(ORDERS)
+    assert now is not None
+    assert now.log_dir == dirs[1]
+    assert (now.log_start_offset, now.log_end_offset, now.recovery_point) == (10, 10, 10)
+
+
 async def test_records_that_come_while_a_replica_moves_are_in_the_new_log(
     world: BrokerWorld, dirs: list[Path]
 ) -> None:
