@@ -8,14 +8,14 @@
 set -eu
 
 version=${1:-3.9.1}
-cache=$HOME/.cache/zkcontroller/kafka-$version/libs
+libs=$HOME/.cache/zkcontroller/kafka-$version/libs
 group=org.apache.kafka name="Kafka $version"
 case $version in
-    3.9.1) libs=${KAFKA_LIBS:-$cache}; artifacts='kafka_2.13 kafka-tools' ;;
-    0.8.2.2 | 0.9.0.1) libs=$cache artifacts=kafka_2.11 ;;
-    0.10.2.2 | 1.1.1) libs=$cache artifacts=kafka_2.12 ;;
-    2.4.1 | 2.8.2 | 3.5.2) libs=$cache artifacts=kafka_2.13 ;;
-    4.1.0) libs=$cache artifacts='kafka_2.13 kafka-tools' ;;
+    3.9.1) libs=${KAFKA_LIBS:-$libs}; artifacts='kafka_2.13 kafka-tools' ;;
+    0.8.2.2 | 0.9.0.1) artifacts=kafka_2.11 ;;
+    0.10.2.2 | 1.1.1) artifacts=kafka_2.12 ;;
+    2.4.1 | 2.8.2 | 3.5.2) artifacts=kafka_2.13 ;;
+    4.1.0) artifacts='kafka_2.13 kafka-tools' ;;
     older)
         for each in 0.8.2.2 0.9.0.1 0.10.2.2 1.1.1 2.4.1 2.8.2 3.5.2 4.1.0; do "$0" "$each"; done
         exit ;;

@@ -270,19 +270,17 @@ def _placed(writes: Iterable[State]) -> list[State]:
     in_time = sorted(writes, key=lambda each: (each.time_ms, each.file, each.line))
     last_of_epoch: dict[int | None, int] = {}
     for write in in_time:
-        if write.zk_version is not None:
+        if write.zk_version is not None and write.leader_epoch is not None:
             known = last_of_epoch.get(write.leader_epoch, write.zk_version)
             last_of_epoch[write.leader_epoch] = max(known, write.zk_version)
     placed: list[tuple[int, State]] = []
     version = -1
     for write in in_time:
         if write.zk_version is not None:
-            version = write.zk_version
-            placed.append((version, write))
-        elif write.leader_epoch is None:
-            placed.append((version, write))
+            at = version = write.zk_version
         else:
-            placed.append((min(version, last_of_epoch.get(write.leader_epoch, version)), write))
+            at = min(version, last_of_epoch.get(write.leader_epoch, version))
+        placed.append((at, write))
     return [write for _, write in sorted(placed, key=itemgetter(0))]
 
 

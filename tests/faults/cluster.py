@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final
 
 from kafka_common.errors import SessionExpired
-from kafka_common.protocol.record_batch import iterate_batches
+from tests.support.replica_logs import whole_batches
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import Znode
 from zkcontroller_testing import KafkaCluster
@@ -268,9 +268,7 @@ class FaultCluster(KafkaCluster):
 
     def log_bytes(self, broker: int, topic: str, partition: int) -> bytes:
         """Every batch of a replica, whole; segments may end elsewhere on another broker."""
-        folder = self.folder(broker, topic, partition)
-        data = b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
-        return data[: sum(header.size for _, header in iterate_batches(data))]
+        return whole_batches(self.folder(broker, topic, partition))
 
 
 def others_than(broker: int) -> list[int]:

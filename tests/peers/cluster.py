@@ -171,6 +171,21 @@ class Cluster:
                     )
         return views
 
+    def wait_until_in_sync(self, *topics: str, timeout_s: float = 30) -> None:
+        """Waits until every replica of these topics, or of all that there are, is in its ISR."""
+
+        def are_full() -> bool:
+            views = self.partitions()
+            return {*topics} <= {topic for topic, _ in views} and all(
+                view.leader >= 0 and view.in_sync_replicas == view.replicas
+                for (topic, _), view in views.items()
+                if not topics or topic in topics
+            )
+
+        self.wait_until(
+            are_full, f"the ISRs of {topics or 'all topics'} are full", timeout_s=timeout_s
+        )
+
     def _children(self, path: str) -> list[str]:
         [children] = self.session.perform(ListChildren([path]))
         return children if isinstance(children, list) else []

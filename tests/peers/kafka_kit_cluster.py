@@ -29,17 +29,19 @@ class KafkaKitCluster(KafkaCluster):
         super()._build()
         ours = self._brokers
         self._brokers = _KafkaProcesses(
-            ours._file, ours._internal_ports, ours._overrides, ours._holds, ours._loop
+            *(ours._file, ours._internal_ports, ours._overrides, ours._holds, ours._loop),
+            libs=required_libs(self.version),
+            log_levels=self.log_levels,
         )
-        self._brokers.libs = required_libs(self.version)
-        self._brokers.log_levels = self.log_levels
 
 
 class _KafkaProcesses(BrokerProcesses):
     """Processes of Kafka's, with the properties that ours would have."""
 
-    libs: Path
-    log_levels: Mapping[str, str]
+    def __init__(self, *of_ours: Any, libs: Path, log_levels: Mapping[str, str]) -> None:
+        super().__init__(*of_ours)
+        self._libs = libs
+        self._log_levels = log_levels
 
     @override
     def start(self, broker_ids: Collection[int]) -> None:
@@ -52,9 +54,9 @@ class _KafkaProcesses(BrokerProcesses):
                 "",
                 folder,
                 known,
-                log_levels=self.log_levels,
+                log_levels=self._log_levels,
                 heap="512M",
-                libs=self.libs,
+                libs=self._libs,
                 is_brief=True,
             )
             console = self._file.console_path(broker_id)

@@ -1,7 +1,8 @@
-"""The versions of Kafka that tests run; ``scripts/fetch-kafka.sh`` fetches each of them."""
+"""What of Kafka tests run; ``scripts/fetch-kafka.sh`` fetches it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,14 @@ import pytest
 from benchmarks.kafka_peer import VERSION, KafkaUnavailableError, kafka_libs
 
 
-def required_libs(version: str = VERSION) -> Path:
-    """The jars of that Kafka; the test is skipped, with the reason, where there are none."""
+def required(find: Callable[[], Path]) -> Path:
+    """What was fetched; the test is skipped, with the reason, where it was not."""
     try:
-        return kafka_libs(version)
+        return find()
     except KafkaUnavailableError as missing:
         pytest.skip(str(missing))
+
+
+def required_libs(version: str = VERSION) -> Path:
+    """The jars of that Kafka, as :func:`required`."""
+    return required(lambda: kafka_libs(version))

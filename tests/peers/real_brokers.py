@@ -100,17 +100,6 @@ class RealBrokers(Cluster):
             f"everybody knows {topic}",
         )
 
-    def wait_until_in_sync(self, *topics: str) -> None:
-        """Waits until the leaders have had every replica of these topics taken into the ISR."""
-        self.wait_until(
-            lambda: all(
-                view.in_sync_replicas == view.replicas
-                for topic in topics
-                for view in self.of(topic).values()
-            ),
-            f"the ISRs of {topics} are full",
-        )
-
     @contextmanager
     def frozen(self, *broker_ids: int) -> Iterator[None]:
         """These brokers stand still meanwhile, for less than their sessions last."""

@@ -23,8 +23,9 @@ from urllib.error import HTTPError, URLError
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.kafka_peer import KafkaUnavailableError, application_libs
+from benchmarks.kafka_peer import application_libs
 from tests.peers.kafka_kit_cluster import KafkaKitCluster
+from tests.peers.kafka_versions import required
 from tests.support.cli_world import zkctl_here
 from tests.support.quorum import free_ports
 from tests.support.znode_configs import config_of
@@ -52,10 +53,7 @@ Start = Callable[..., KafkaCluster]
 @pytest.fixture(params=[KafkaCluster, KafkaKitCluster], ids=["ours", "kafka"])
 def start(request: pytest.FixtureRequest, start_kit: Callable[..., KafkaCluster]) -> Start:
     """Starts clusters of one kind."""
-    try:
-        application_libs()
-    except KafkaUnavailableError as missing:
-        pytest.skip(str(missing))
+    required(application_libs)
     return partial(start_kit, request.param)
 
 

@@ -22,9 +22,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
 from benchmarks.broker_process import BrokerProcess, OurBroker
-from benchmarks.kafka_peer import KafkaBroker, KafkaUnavailableError, jmx_exporter
+from benchmarks.kafka_peer import KafkaBroker, jmx_exporter
 from tests.peers.clients import run_tool
 from tests.peers.cluster import PROPERTIES, Cluster
+from tests.peers.kafka_versions import required
 from tests.support.monitoring import names_used
 from tests.support.paths import ROOT
 from tests.support.quorum import free_ports
@@ -88,10 +89,7 @@ class KafkaWithExporter(KafkaBroker, Scraped):
 
 @pytest.fixture(autouse=True)
 def exporter() -> None:
-    try:
-        jmx_exporter()
-    except KafkaUnavailableError as missing:
-        pytest.skip(str(missing))
+    required(jmx_exporter)
 
 
 def test_names_and_labels_are_those_that_the_jmx_exporter_gives_to_kafkas(

@@ -96,15 +96,6 @@ def scenario(
         for future in futures.values():
             future.result(30)
 
-    def wait_until_in_sync() -> None:
-        cluster.wait_until(
-            lambda: all(
-                each.leader != -1 and each.in_sync_replicas == each.replicas
-                for each in cluster.partitions().values()
-            ),
-            "all replicas are in sync",
-        )
-
     new_topic = _admin.NewTopic(
         "orders", 2, replica_assignment=[[LEADER, FOLLOWER], [FOLLOWER, LEADER]]
     )
@@ -113,7 +104,7 @@ def scenario(
         for name in ("__consumer_offsets", "__transaction_state")
     ]
     done(admin.create_topics([new_topic, *internal_topics]))
-    wait_until_in_sync()
+    cluster.wait_until_in_sync()
     entry = _admin.ConfigEntry(
         "retention.ms", "7200000", incremental_operation=_admin.AlterConfigOpType.SET
     )
@@ -124,7 +115,7 @@ def scenario(
     consume(client)
     transact(client)
     move_to_the_other_log_dir(client["bootstrap.servers"], directory)
-    wait_until_in_sync()
+    cluster.wait_until_in_sync()
 
     follower.kill()
     produce(client)
@@ -133,11 +124,11 @@ def scenario(
         "the dead broker has left all ISRs",
     )
     follower.start()
-    wait_until_in_sync()
+    cluster.wait_until_in_sync()
 
     follower.stop()
     follower.start()
-    wait_until_in_sync()
+    cluster.wait_until_in_sync()
     done(admin.delete_topics(["orders"]))
     cluster.wait_until(lambda: cluster.of("orders") == {}, "the topic is gone")
     cluster.elect()

@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from benchmarks.broker_process import BrokerProcess
-from kafka_common.protocol.record_batch import iterate_batches
 from tests.faults.load import loaded
 from tests.peers.cluster import Cluster
+from tests.support.replica_logs import whole_batches
 from zkcontroller_testing.client_history import ClientHistory
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(400)]
@@ -53,7 +53,7 @@ def test_leaders_killed_back_and_forth_between_ours_and_kafkas(
         CONTROLLER, "--create", "--topic", TOPIC, "--replica-assignment", "1:2:3",
         "--config", "min.insync.replicas=2",
     )  # fmt: skip
-    wait_until_in_sync(cluster)
+    cluster.wait_until_in_sync(TOPIC, timeout_s=PATIENCE_S)
     servers = ",".join(cluster.bootstrap(broker) for broker in (OURS, REAL, CONTROLLER))
 
     history = ClientHistory(lambda: {"bootstrap.servers": servers}, lambda: ())
@@ -67,7 +67,7 @@ def test_leaders_killed_back_and_forth_between_ours_and_kafkas(
             cluster.wait_until(lambda: leader_of(cluster) not in (-1, leader), "another leads")  # noqa: B023
             load.wait_for_progress()
             start[leader]()
-            wait_until_in_sync(cluster)
+            cluster.wait_until_in_sync(TOPIC, timeout_s=PATIENCE_S)
         load.wait_for_progress()
 
     assert leaders == [OURS, REAL] * (KILLS // 2)
@@ -81,31 +81,18 @@ def leader_of(cluster: Cluster) -> int:
     return cluster.partitions()[TOPIC, 0].leader
 
 
-def wait_until_in_sync(cluster: Cluster) -> None:
-    cluster.wait_until(
-        lambda: (
-            cluster.partitions().get((TOPIC, 0)) is not None
-            and cluster.partitions()[TOPIC, 0].in_sync_replicas == {OURS, REAL, CONTROLLER}
-        ),
-        "every replica is in sync",
-        timeout_s=PATIENCE_S,
-    )
-
-
 def wait_until_replicas_agree(cluster: Cluster) -> None:
     """Waits for equal logs; the producers must have ended."""
 
     def agree() -> bool:
-        logs = {log_bytes(broker.directory / "data") for broker in cluster.brokers.values()}
+        logs = {log_of(broker) for broker in cluster.brokers.values()}
         return len(logs) == 1 and logs != {b""}
 
     cluster.wait_until(agree, "the replicas' logs are the same bytes")
 
 
-def log_bytes(data: Path) -> bytes:
-    """Every whole batch of the partition's log; segments may end elsewhere on another broker."""
-    whole = b"".join(file.read_bytes() for file in sorted((data / f"{TOPIC}-0").glob("*.log")))
-    return whole[: sum(header.size for _, header in iterate_batches(whole))]
+def log_of(broker: BrokerProcess) -> bytes:
+    return whole_batches(broker.directory / "data" / f"{TOPIC}-0")
 
 
 # ---------------------------------------------------------------------- folders
@@ -129,7 +116,7 @@ def test_a_data_folder_serves_on_in_the_other_kind_of_broker(cluster: Cluster, e
     assert read(cluster.bootstrap(1), len(written)) == written
     written += produce(cluster.bootstrap(1), "by us again")
     assert read(cluster.bootstrap(1), len(written)) == written
-    assert log_bytes(again.directory / "data").startswith(log_bytes(kafka.directory / "data"))
+    assert log_of(again).startswith(log_of(kafka))
 
 
 def finish(cluster: Cluster, broker: BrokerProcess, end: str) -> None:

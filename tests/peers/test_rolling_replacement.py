@@ -15,11 +15,11 @@ from typing import Final
 import pytest
 
 from benchmarks.broker_process import OurBroker
-from kafka_common.protocol.record_batch import iterate_batches
 from tests.faults.load import Load
 from tests.peers.cluster import Cluster
 from tests.peers.console_tools import ConsoleTools
 from tests.peers.kafka_versions import required_libs
+from tests.support.replica_logs import whole_batches
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller_testing.client_history import ClientHistory
 
@@ -71,7 +71,7 @@ class RollingCluster(Cluster):
             shutil.move(old.directory / "data", new / "data")
         listener = f"PLAINTEXT://127.0.0.1:{self._ports[broker_id]}"
         self._start(broker_id, kind, {**settings, "listeners": listener})
-        self.wait_until_in_sync()
+        self.wait_until_in_sync(timeout_s=PATIENCE_S)
 
     def _start(self, broker_id: int, kind: str, settings: Mapping[str, str]) -> None:
         if kind == "ours":
@@ -82,18 +82,7 @@ class RollingCluster(Cluster):
     def create(self, topic: str, assignment: str) -> None:
         """Creates a topic whose replicas are in sync then."""
         self.topic_command(1, "--create", "--topic", topic, "--replica-assignment", assignment)
-        self.wait_until(lambda: bool(self.of(topic)), f"the states of {topic}")
-        self.wait_until_in_sync()
-
-    def wait_until_in_sync(self) -> None:
-        """Waits until the ISR of every partition is full."""
-        self.wait_until(
-            lambda: all(
-                view.in_sync_replicas == view.replicas for view in self.partitions().values()
-            ),
-            "every replica is in sync",
-            timeout_s=PATIENCE_S,
-        )
+        self.wait_until_in_sync(topic, timeout_s=PATIENCE_S)
 
     def wait_until_replicas_agree(self) -> None:
         """Waits until the logs of every partition are the same bytes on all brokers."""
@@ -103,7 +92,7 @@ class RollingCluster(Cluster):
                 for broker in self.brokers.values()
             ]
             self.wait_until(
-                lambda folders=folders: len({log_bytes(each) for each in folders}) == 1,  # type: ignore[misc]
+                lambda folders=folders: len({whole_batches(each) for each in folders}) == 1,  # type: ignore[misc]
                 f"the replicas of {topic}-{partition} agree",
             )
 
@@ -117,12 +106,6 @@ class RollingCluster(Cluster):
             for line in broker.log_lines(file)
             if "] ERROR " in line or "] FATAL " in line
         ]
-
-
-def log_bytes(folder: Path) -> bytes:
-    """Every whole batch of a partition's log; segments may end elsewhere on another broker."""
-    whole = b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
-    return whole[: sum(header.size for _, header in iterate_batches(whole))]
 
 
 class Letters:

@@ -461,7 +461,7 @@ class _Judge:
                 self._check(
                     mine == (truth if is_known else (*truth[:3], None)),
                     f"state of {name} after {act}: {truth}",
-                    found.get(name),
+                    mine,
                 )
             # Who is killed later may seem to have died right behind its last line.
             doomed = {
