@@ -116,9 +116,13 @@ def scenario(cluster: KRaftCluster, directory: Path) -> dict[str, str]:
             "*", _admin.AclOperation.READ, _admin.AclPermissionType.ALLOW)  # fmt: skip
     done(admin.create_acls([_admin.AclBinding(*rule)]))
     done(admin.delete_acls([_admin.AclBindingFilter(*rule)]))
-    quota = ("--alter", "--entity-type", "clients", "--entity-name", "app")
-    cluster.tool(CONFIGS, *quota, "--add-config", "producer_byte_rate=12345")
-    cluster.tool(CONFIGS, *quota, "--delete-config", "producer_byte_rate")
+    client = ("--entity-type", "clients", "--entity-name", "app")
+    cluster.tool(CONFIGS, "--alter", *client, "--add-config", "producer_byte_rate=12345")
+    # Any of the brokers is asked which quotas there are to delete.
+    cluster.wait_until(
+        lambda: "producer_byte_rate" in cluster.tool(CONFIGS, "--describe", *client), "the quota"
+    )
+    cluster.tool(CONFIGS, "--alter", *client, "--delete-config", "producer_byte_rate")
     cluster.produce("orders", range(100))
     cluster.consume("orders", 100, "readers")
 
