@@ -41,6 +41,7 @@ from replica_manager.broker.zookeeper_broker import zookeeper_broker
 from replica_manager.configuration.config import BrokerConfig, load_config, parse_overrides
 from replica_manager.metrics_server import LOOPBACK, MetricsServer
 from replica_manager.regular_files import root_warning
+from replica_manager.security.jaas_file import read_jaas_file
 from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER
 from zkcontroller.state_changes.log_files import LogFiles, install_log_files
 from zkcontroller.zookeeper.connect_string import parse_credentials
@@ -100,6 +101,9 @@ def run_broker(
         zookeeper_auth = parse_credentials(
             ZOOKEEPER_AUTH_VARIABLE, os.environ.get(ZOOKEEPER_AUTH_VARIABLE, "")
         )
+        if (jaas_file := read_jaas_file(os.environ)) is not None:
+            config = jaas_file.with_logins(config)
+            zookeeper_auth = zookeeper_auth or jaas_file.zookeeper_auth()
         broker_id = config.broker_id
         if broker_id < 0:
             broker_id = stored_broker_id(config.log_dirs) or -1

@@ -27,7 +27,7 @@ CONNECTION_RATE: Final = "max.connection.creation.rate"
 CONNECTIONS: Final = "max.connections"
 
 ZOOKEEPER_AUTH_VARIABLE: Final = "ZKCONTROLLER_ZOOKEEPER_AUTH"
-"""Environment variable with the credentials for ZooKeeper; Kafka takes them from a JAAS file."""
+"""Environment variable with the credentials for ZooKeeper; without it a JAAS file may have them."""
 
 
 def zookeeper_settings(config: BrokerConfig, auth: tuple[tuple[str, str], ...]) -> ZooKeeperConfig:

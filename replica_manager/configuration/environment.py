@@ -32,8 +32,10 @@ _LISTENERS: Final = "KAFKA_LISTENERS"
 _ADVERTISED: Final = "KAFKA_ADVERTISED_LISTENERS"
 _ROOT_LEVEL: Final = "KAFKA_LOG4J_ROOT_LOGLEVEL"
 _LOGGERS: Final = "KAFKA_LOG4J_LOGGERS"
-_OPTIONS: Final = "KAFKA_OPTS"
-_JAAS_FILE: Final = "java.security.auth.login.config"
+JVM_OPTIONS: Final = "KAFKA_OPTS"
+"""The variable with the options of Kafka's JVM."""
+JAAS_FILE: Final = "java.security.auth.login.config"
+"""The option, behind ``-D``, that names a JAAS file."""
 _SECRET_FILES: Final = {
     "KAFKA_SSL_KEYSTORE_FILENAME": "ssl.keystore.location",
     "KAFKA_SSL_TRUSTSTORE_FILENAME": "ssl.truststore.location",
@@ -55,7 +57,7 @@ _OF_THE_JVM: Final = frozenset(
         "KAFKA_JVM_PERFORMANCE_OPTS",
         "KAFKA_LOG4J_OPTS",
         "KAFKA_TOOLS_LOG4J_LOGLEVEL",
-        _OPTIONS,
+        JVM_OPTIONS,
     )
 )
 _NO_PROPERTIES: Final = frozenset((_ROOT_LEVEL, _LOGGERS, "KAFKA_VERSION"))
@@ -97,12 +99,6 @@ def read_environment(environment: Mapping[str, str], secrets: Path) -> Environme
     if not ours.get(_LISTENERS) and ours.get(_ADVERTISED):
         # Listen on all interfaces, on the ports of the advertised listeners.
         ours[_LISTENERS] = _ADVERTISED_HOST.sub("://0.0.0.0:", ours[_ADVERTISED])
-    if _JAAS_FILE in ours.get(_OPTIONS, ""):
-        raise ConfigInvalid(
-            _OPTIONS,
-            "[hidden]",
-            "no JAAS file: set KAFKA_LISTENER_NAME_<LISTENER>_<MECHANISM>_SASL_JAAS_CONFIG",
-        )
     read: dict[str, str] = {}
     variables: dict[str, str] = {}
     warnings: list[str] = []
@@ -112,7 +108,8 @@ def read_environment(environment: Mapping[str, str], secrets: Path) -> Environme
             continue
         if variable in _OF_THE_JVM:
             if text:
-                warnings.append(f"{variable} has no effect: there is no JVM in this process")
+                but = " but for its JAAS file" * (variable == JVM_OPTIONS and JAAS_FILE in text)
+                warnings.append(f"{variable} has no effect{but}: there is no JVM in this process")
             continue
         if variable in _SECRET_FILES:
             key, text = _SECRET_FILES[variable], str(_secret_path(variable, text, secrets))

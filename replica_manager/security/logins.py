@@ -19,12 +19,17 @@ def login_entry(key: str, mechanism: str, text: str | None) -> JaasEntry:
     if text is None:
         raise ConfigInvalid(key, None, "the login module of that mechanism")
     entry = parse_jaas(key, text)
-    module = "plain.PlainLoginModule" if mechanism == PLAIN else "scram.ScramLoginModule"
-    if entry.module != f"{_PACKAGE}.{module}":
+    if entry.module != (module := module_of(mechanism)):
         # If it is not the name of a login module, it may be a password in the wrong place.
         shown = entry.module if entry.module.endswith("LoginModule") else "[hidden]"
-        raise ConfigInvalid(key, shown, f"{_PACKAGE}.{module}")
+        raise ConfigInvalid(key, shown, module)
     return entry
+
+
+def module_of(mechanism: str) -> str:
+    """The class of the mechanism's login module."""
+    module = "plain.PlainLoginModule" if mechanism == PLAIN else "scram.ScramLoginModule"
+    return f"{_PACKAGE}.{module}"
 
 
 def check_mechanism(key: str, mechanism: str) -> None:

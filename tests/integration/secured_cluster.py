@@ -110,6 +110,21 @@ def broker_properties(certificates: Certificates, **others: str) -> dict[str, st
     return properties
 
 
+def in_a_jaas_file(properties: Mapping[str, str], path: Path) -> dict[str, str]:
+    """The properties without their logins, which stand in that file instead."""
+    sections: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for key, value in properties.items():
+        if key.endswith(".sasl.jaas.config"):
+            listener = key.split(".")[2]
+            sections[listener] = f"{sections.get(listener, '')}    {value}\n"
+        else:
+            others[key] = value
+    text = "".join(f"{name}.KafkaServer {{\n{logins}}};\n" for name, logins in sections.items())
+    path.write_text(text)
+    return others
+
+
 def scram_config(*users: tuple[str, str]) -> dict[str, dict[str, str]]:
     """User to the configuration that ``kafka-configs`` would write for that password."""
     return {user: _credentials(password) for user, password in users}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 from typing import Any, Final
@@ -20,6 +21,7 @@ from tests.integration.secured_cluster import (
     Certificates,
     address,
     broker_properties,
+    in_a_jaas_file,
     secured_cluster,
 )
 
@@ -40,10 +42,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, zookeeper_connect: str, certificates: Certificates
 ) -> Iterator[Cluster]:
-    """One cluster for all: its brokers take the longest."""
+    """One cluster for all: its brokers take the longest.  Their logins stand in a JAAS file."""
     connect = f"{zookeeper_connect}/security"
     directory = tmp_path_factory.mktemp("cluster")
-    with secured_cluster(directory, connect, broker_properties(certificates)) as cluster:
+    jaas = directory / "jaas.conf"
+    properties = in_a_jaas_file(broker_properties(certificates), jaas)
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        patch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={jaas}")
+        cluster = stack.enter_context(secured_cluster(directory, connect, properties))
         for broker_id in cluster.brokers:
             wait_for(partial(knows_all, cluster, broker_id), f"broker {broker_id} to know all")
         yield cluster

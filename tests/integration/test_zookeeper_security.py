@@ -364,7 +364,12 @@ def test_a_broker_and_zkctl_log_in_at_zookeeper(
     chroot: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("ZKCONTROLLER_ZOOKEEPER_AUTH", f"sasl:kafka:{USERS['kafka']}")
+    jaas = tmp_path / "jaas.conf"
+    jaas.write_text(
+        "Client { org.apache.zookeeper.server.auth.DigestLoginModule required\n"
+        f'    username=kafka password="{USERS["kafka"]}"; }};'
+    )
+    monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={jaas}")
     with cluster_in(tmp_path, server.plain + chroot) as cluster:
         cluster.start(1, **{"zookeeper.set.acl": "true"})
         elect = ("-z", server.plain + chroot, "controller", "elect", "--yes", "-o", "json")

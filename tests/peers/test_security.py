@@ -22,6 +22,7 @@ from tests.integration.secured_cluster import (
     USERS,
     Certificates,
     broker_properties,
+    in_a_jaas_file,
     write_rules,
     write_users,
 )
@@ -46,12 +47,30 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates.make(tmp_path_factory.mktemp("certificates"))
 
 
+@pytest.fixture(params=["properties", "jaas file"])
+def logins(request: pytest.FixtureRequest) -> str:
+    """Where the brokers' logins stand."""
+    where: str = request.param
+    return where
+
+
 @pytest.fixture
-def secured(cluster: Cluster, certificates: Certificates) -> Cluster:
+def secured(
+    cluster: Cluster,
+    certificates: Certificates,
+    logins: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Cluster:
     """Ours is the controller at first; three topics."""
     write_users(cluster.session)
     write_rules(cluster.session)
     properties = broker_properties(certificates)
+    if logins == "jaas file":
+        properties = in_a_jaas_file(properties, tmp_path / "jaas.conf")
+        for variable in ("KAFKA_OPTS", "JAVA_TOOL_OPTIONS"):
+            option = f"-Djava.security.auth.login.config={tmp_path / 'jaas.conf'}"
+            monkeypatch.setenv(variable, option)
     cluster.start_ours(OURS, properties)
     cluster.start_kafka(KAFKA, properties)
     for topic in ("alice-orders", "alice-secret", "orders"):
@@ -217,6 +236,7 @@ def test_the_same_come_in_and_see_the_same(secured: Cluster, certificates: Certi
         assert denied.returncode == 1
 
 
+@pytest.mark.parametrize("logins", ["properties"])
 def test_rules_and_users_of_either_side_count_on_both(
     secured: Cluster, certificates: Certificates
 ) -> None:
@@ -261,6 +281,7 @@ def sees(bootstrap: str, expected: frozenset[str], who: tuple[str, ...]) -> bool
     return kcat(bootstrap, *who) == expected
 
 
+@pytest.mark.parametrize("logins", ["jaas file"])
 def test_either_controls_the_other_over_tls_and_scram(
     secured: Cluster, certificates: Certificates
 ) -> None:

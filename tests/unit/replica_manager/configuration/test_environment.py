@@ -72,7 +72,6 @@ def test_listeners_are_on_every_interface_at_the_ports_that_are_advertised() -> 
         ({"KAFKA_SSL_KEY_PASSWORD": "s3cret", "KAFKA_SSL_key_PASSWORD": "s3cret"}, "one variable"),
         ({"KAFKA_": "s3cret"}, "the name of a key"),
         ({"KAFKA_A:B": "s3cret"}, "KAFKA_A:B"),
-        ({"KAFKA_OPTS": "-Djava.security.auth.login.config=s3cret"}, "SASL_JAAS_CONFIG"),
         ({"KAFKA_SSL_KEYSTORE_FILENAME": "missing.p12"}, "KAFKA_SSL_KEYSTORE_FILENAME"),
         ({"KAFKA_SSL_KEY_CREDENTIALS": ""}, "KAFKA_SSL_KEY_CREDENTIALS"),
         ({"KAFKA_LOG4J_LOGGERS": "kafka.controller"}, "LOGGER=LEVEL"),
@@ -134,3 +133,14 @@ def test_levels_of_loggers_are_those_of_log4j() -> None:
         "kafka.controller": "INFO",
         "state.change.logger": "TRACE",
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "but"),
+    [("-Xmx1G", ""), ("-Djava.security.auth.login.config=/x", " but for its JAAS file")],
+)
+def test_options_of_the_jvm_have_no_effect_and_that_is_said(options: str, but: str) -> None:
+    read = read_environment({"KAFKA_OPTS": options, "KAFKA_JMX_PORT": ""}, Path("/none"))
+
+    said = f"KAFKA_OPTS has no effect{but}: there is no JVM in this process"
+    assert read.warnings == (said,)
