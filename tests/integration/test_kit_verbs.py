@@ -166,13 +166,14 @@ def test_a_killed_leader_is_followed_by_another_and_no_record_is_lost(
     cluster: KafkaCluster, topic: str
 ) -> None:
     leader = cluster.wait_leader(topic)
+    others = followers(cluster, topic)
     ledger = cluster.ledger(topic)
 
     with ledger.producing():
         until(lambda: len(ledger.acknowledged) >= 20 or None, lambda: "20 records")
         cluster.kill(leader)
         cluster.expire_session(leader)
-        cluster.wait_leader(topic, among=followers(cluster, topic))
+        cluster.wait_leader(topic, among=others)
         held = len(ledger.acknowledged)
         until(lambda: len(ledger.acknowledged) > held or None, lambda: "more records")
     cluster.start(leader)

@@ -205,7 +205,7 @@ class Cluster:
 
     def metadata_of(self, broker_id: int) -> dict[tuple[str, int], PartitionView]:
         """The partitions that this very broker answers to a Metadata request."""
-        response = asyncio.run(_metadata(self.bootstrap(broker_id)))
+        response = asyncio.run(ask_metadata(self.bootstrap(broker_id)))
         return {
             (topic.name, partition.partition_index): PartitionView(
                 partition.leader_id,
@@ -244,7 +244,8 @@ class Cluster:
         self.wait_until(agree, f"{partitions} partitions, told alike by ZooKeeper and brokers")
 
 
-async def _metadata(address: str) -> MetadataResponse:
+async def ask_metadata(address: str) -> MetadataResponse:
+    """What this very broker answers about all topics."""
     host, _, port = address.rpartition(":")
     connection = await Connection.open(host, int(port), client_id="peers")
     try:

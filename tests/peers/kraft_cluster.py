@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +14,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 
 from benchmarks.kafka_peer import run_kafka_tool
+from tests.peers.cluster import ask_metadata
 from tests.peers.quorum_cluster import MixedQuorum, RealBroker
 
 BROKERS: Final = (11, 12)
@@ -75,7 +78,14 @@ class KRaftCluster:
     def create(self, topic: str, partitions: int, replicas: int, **configs: str) -> None:
         new = _admin.NewTopic(topic, partitions, replicas, config=configs)
         self.admin.create_topics([new])[topic].result(PATIENCE_S)
-        self.wait_until(lambda: len(self.partitions(topic)) == partitions, "the topic is there")
+        self.wait_until_known(topic, partitions)
+
+    def wait_until_known(self, topic: str, partitions: int) -> None:
+        """Until each broker knows the topic with so many partitions: any of them may be asked."""
+        for address in self.bootstrap.split(","):
+            self.wait_until(
+                partial(_has_partitions, address, topic, partitions), f"{address} knows {topic}"
+            )
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         self.quorum.wait_until(condition, what, timeout_s=PATIENCE_S)
@@ -117,3 +127,8 @@ class KRaftCluster:
         finally:
             consumer.close()
         return found
+
+
+def _has_partitions(address: str, topic: str, partitions: int) -> bool:
+    topics = asyncio.run(ask_metadata(address)).topics
+    return [len(each.partitions) for each in topics if each.name == topic] == [partitions]

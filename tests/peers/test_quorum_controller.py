@@ -39,7 +39,9 @@ def test_kafkas_tools_create_change_and_delete_a_topic(cluster: KRaftCluster) ->
         TOPICS, "--create", "--topic", "orders", "--partitions", "3", "--replication-factor", "2",
         "--config", "retention.ms=3600000",
     )  # fmt: skip
+    cluster.wait_until_known("orders", 3)
     cluster.tool(TOPICS, "--alter", "--topic", "orders", "--partitions", "5")
+    cluster.wait_until_known("orders", 5)
     cluster.tool(
         CONFIGS, "--alter", "--entity-type", "topics", "--entity-name", "orders",
         "--add-config", "max.message.bytes=123456",
