@@ -6,6 +6,7 @@ Source: Java ``String.hashCode``, ``String.split``, ``Integer.parseInt``, Kafka 
 from __future__ import annotations
 
 import re
+from ipaddress import IPv6Address, ip_address
 from struct import unpack
 from typing import Final
 
@@ -65,3 +66,17 @@ def split_by_commas(value: str) -> list[str]:
     while parts and not parts[-1]:
         parts.pop()
     return parts
+
+
+def java_address(host: str) -> str:
+    """A client's address as Java prints it and records store it: ``/127.0.0.1``, ``/0:0:…:1``."""
+    literal, percent, scope = host.partition("%")
+    try:
+        address = ip_address(literal)
+    except ValueError:
+        return f"/{host}"
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return f"/{address.ipv4_mapped}"
+        literal = ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
+    return f"/{literal}{percent}{scope}"

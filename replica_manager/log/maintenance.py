@@ -101,6 +101,9 @@ class LogMaintenance:
 
     async def run(self) -> None:
         """Checks the logs every TICK_MS, endlessly."""
+        _log.info("Starting log cleanup with a period of %d ms.", self._periods["retention"])
+        text = "Starting log flusher with a default period of %d ms."
+        _log.info(text, self._periods["flush"])
         try:
             while True:
                 await asyncio.sleep(TICK_MS / 1000)

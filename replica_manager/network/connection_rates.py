@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kafka_common.errors import ConfigInvalid
+from kafka_common.java import java_address
 from kafka_common.observability.metrics import Metrics, tagged_mbean
 from kafka_common.observability.sensors import AverageSensor, RateSensor
 from kafka_common.sanitizer import DEFAULT_ENTITY, desanitize
@@ -30,7 +31,8 @@ QUOTA_KEY: Final = "connection_creation_rate"
 _TYPE: Final = "socket-server-metrics"
 _RATE: Final = "connection-accept-rate"
 _DIGITS: Final = re.compile("[0-9]{1,10}")
-_MOST: Final = 2**31 - 1
+MOST_A_SECOND: Final = 2**31 - 1
+"""The rate of a listener or an address without a limit."""
 
 _log = logging.getLogger("kafka.network.ConnectionQuotas")
 
@@ -72,17 +74,25 @@ class ConnectionRates:
         name = entity_path.removeprefix("ips/")
         try:
             bound = _bound_in(config)
-            if name == DEFAULT_ENTITY:
-                self._default_ip_bound = bound
-                return
-            address = _address(desanitize(name))
+            address = None if name == DEFAULT_ENTITY else _address(desanitize(name))
         except ConfigInvalid as refused:
             _log.error("The connection rate of %s stays as it was: %s", entity_path, refused)
             return
+        if address is None:
+            self._default_ip_bound = bound
+            rate = MOST_A_SECOND if bound is None else bound
+            _log.info("Updated default max IP connection rate to %d", rate)
+            return
+        shown = java_address(address)
         if bound is None:
+            _log.info("Removing max connection rate override for %s", shown)
             self._ip_bounds.pop(address, None)
         else:
+            _log.info("Updating max connection rate override for %s to %d", shown, bound)
             self._ip_bounds[address] = bound
+        if address in self._ips:
+            bound = self._ip_bounds.get(address, self._default_ip_bound)
+            log_rate(MOST_A_SECOND if bound is None else bound)
 
     def accept(self, listener_name: str, broker_bound: int, listener_bound: int) -> int:
         """Records a new connection; returns how many milliseconds the acceptor must wait."""
@@ -137,11 +147,16 @@ class ConnectionRates:
         return throttle_ms(rate, bound, window_ms, self._windows.sample_ms)
 
 
+def log_rate(rate: int) -> None:
+    """Writes Kafka's line about the rate of a listener or an address."""
+    _log.info("Updated %s max connection creation rate to %d", _RATE, rate)
+
+
 def _bound_in(config: Mapping[str, str]) -> int | None:
     text = config.get(QUOTA_KEY)
     if text is None:
         return None
-    if not _DIGITS.fullmatch(text) or int(text) > _MOST:
+    if not _DIGITS.fullmatch(text) or int(text) > MOST_A_SECOND:
         raise ConfigInvalid(QUOTA_KEY, text, "a whole number of connections a second, 0 or more")
     return int(text)
 

@@ -29,7 +29,7 @@ from kafka_common.process.resource_limits import (
 from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
 from replica_manager.network.connection import ClientConnection, Respond
 from replica_manager.network.connection_quotas import ConnectionQuotas
-from replica_manager.network.connection_rates import ConnectionRates
+from replica_manager.network.connection_rates import MOST_A_SECOND, ConnectionRates, log_rate
 from replica_manager.network.hang_ups import HangUps
 from replica_manager.network.listener_authenticator import ListenerAuthenticator
 from replica_manager.network.listening_sockets import listening_socket, readable
@@ -115,6 +115,14 @@ class SocketServer:
         self._has_room = asyncio.Event()
         self.expired_count = 0
         """The number of connections closed because the client did not re-authenticate in time."""
+        for endpoint in endpoints:
+            self._log_new(endpoint.listener_name)
+
+    def _log_new(self, listener_name: str) -> None:
+        rates = self.limits.listener_connection_creation_rates
+        log_rate(rates.get(listener_name, MOST_A_SECOND))
+        text = "%sCreated data-plane acceptor and processors for endpoint : ListenerName(%s)"
+        _log.info(text, self._prefix, listener_name)
 
     def bind_ephemeral(self) -> None:
         """Binds the listeners whose port is 0; after that :attr:`ports` has the real ports."""
@@ -128,11 +136,13 @@ class SocketServer:
             if endpoint.listener_name not in self._sockets:
                 self._bind(endpoint)
         self._hang_ups = HangUps()
+        _log.info("%sEnabling request processing.", self._prefix)
         for listener_name in self._sockets:
             self._begin_to_accept(listener_name)
 
     def add(self, endpoint: Endpoint, authenticator: ListenerAuthenticator | None) -> None:
         """Binds one more listener and begins to accept there; ConfigInvalid for a port in use."""
+        self._log_new(endpoint.listener_name)
         self._bind(endpoint)
         if authenticator is not None:
             self._authenticators[endpoint.listener_name] = authenticator
@@ -152,7 +162,6 @@ class SocketServer:
     def _begin_to_accept(self, listener_name: str) -> None:
         accepting = self._accept(listener_name, self._sockets[listener_name])
         self._acceptors[listener_name] = asyncio.create_task(accepting)
-        _log.info("%sEnabling request processing.", self._prefix)
 
     @property
     def ports(self) -> dict[str, int]:

@@ -17,8 +17,11 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from typing_extensions import override
+
 from kafka_common.errors import ConfigInvalid
 from kafka_common.sanitizer import DEFAULT_ENTITY, desanitize, sanitize
+from replica_manager.configuration.config_keys import text_of
 
 MOST_CLIENTS: Final = 10_000
 """The most clients whose state is kept; above it, the least recently used one is removed."""
@@ -30,7 +33,16 @@ _NO_LIMIT: Final = "Infinity"
 _WHOLE: Final = re.compile("[+-]?[0-9]{1,19}")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
 
-_log = logging.getLogger("kafka.server.ClientQuotaManager")
+_MANAGERS: Final = {
+    "producer_byte_rate": ("PRODUCE", "kafka.server.ClientQuotaManager"),
+    "consumer_byte_rate": ("FETCH", "kafka.server.ClientQuotaManager"),
+    "request_percentage": ("REQUEST", "kafka.server.ClientRequestQuotaManager"),
+    "controller_mutation_rate": (
+        "CONTROLLER_MUTATION",
+        "kafka.server.ControllerMutationQuotaManager",
+    ),
+}
+"""The names of each kind of quota in Kafka's logs: its type and its logger."""
 
 
 class QuotaEntity(NamedTuple):
@@ -38,6 +50,25 @@ class QuotaEntity(NamedTuple):
 
     user: str | None
     client_id: str | None
+
+    @property
+    def has_default(self) -> bool:
+        """Whether it stands for more than one client or user."""
+        return DEFAULT_ENTITY in self
+
+    @override
+    def __str__(self) -> str:
+        """As ``KafkaQuotaEntity`` prints it: ``user a client-id b``, ``default client-id``."""
+        parts = []
+        if self.user is not None:
+            is_default = self.user == DEFAULT_ENTITY
+            parts.append("default user" if is_default else f"user {self.user}")
+        if self.client_id is not None:
+            is_default = self.client_id == DEFAULT_ENTITY
+            parts.append(
+                "default client-id" if is_default else f"client-id {desanitize(self.client_id)}"
+            )
+        return " ".join(parts)
 
 
 class ClientKey(NamedTuple):
@@ -78,9 +109,16 @@ class ClientQuotas:
         """``quota_key``: the key in configurations; ``is_whole``: the value is an integer."""
         self._quota_key = quota_key
         self._is_whole = is_whole
+        self._type, logger = _MANAGERS[quota_key]
+        self.log = logging.getLogger(logger)
         self._bounds: dict[QuotaEntity, float] = {}
         self._levels: set[_Level] = set()
         self._keys: dict[tuple[str, str], ClientKey] = {}
+
+    @property
+    def has_one_level(self) -> bool:
+        """Whether only users, only client ids or only pairs were configured since the start."""
+        return len(self._levels) == 1
 
     @property
     def is_enabled(self) -> bool:
@@ -94,12 +132,19 @@ class ClientQuotas:
         """
         entity = entity_of(entity_path)
         if entity is None:
-            _log.error("Invalid quota entity path: %s", entity_path)
+            self.log.error("Invalid quota entity path: %s", entity_path)
             return
         try:
-            self.update(entity, self._bound_in(config))
+            bound = self._bound_in(config)
         except ConfigInvalid as refused:
-            _log.error("The quota of %s stays as it was: %s", entity_path, refused)
+            self.log.error("The quota of %s stays as it was: %s", entity_path, refused)
+            return
+        if (text := config.get(self._quota_key)) is None:
+            self.log.info("Removing %s quota for %s", self._type, entity)
+        else:
+            value = text_of(float(text))
+            self.log.info("Changing %s quota for %s to %s", self._type, entity, value)
+        self.update(entity, bound)
 
     def _bound_in(self, config: Mapping[str, str]) -> float | None:
         text = config.get(self._quota_key)
@@ -187,6 +232,9 @@ class RecentClients(Generic[K, T]):
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._known
 
     def __iter__(self) -> Iterator[tuple[K, T]]:
         return ((key, value) for key, (value, _) in self._known.items())

@@ -21,14 +21,19 @@ from typing import Final, NamedTuple
 from kafka_common.observability.metrics import Metrics, tagged_mbean
 from kafka_common.observability.sensors import AverageSensor, RateSensor
 from kafka_common.sanitizer import desanitize
+from replica_manager.configuration.config_keys import text_of
 from replica_manager.quotas.client_quotas import (
     ClientKey,
     ClientQuotas,
+    QuotaEntity,
     RecentClients,
+    entity_of,
     whole_throttle_ms,
 )
 
 METRICS_DOMAIN: Final = "kafka.server"
+_UNLIMITED: Final = 2**63 - 1
+"""What Kafka names as the bound of clients without a quota."""
 
 
 class QuotaWindows(NamedTuple):
@@ -117,8 +122,17 @@ class RateQuotas:
     def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
         """Applies a changed configuration of a path such as ``users/a/clients/b``."""
         self.quotas.configure(entity_path, config)
+        entity = entity_of(entity_path)
+        is_single = self.quotas.has_one_level and entity is not None and not entity.has_default
         for key, client in self._clients:
-            client.bound = self.quotas.bound(key)
+            before, client.bound = client.bound, self.quotas.bound(key)
+            bound = text_of(float(_UNLIMITED if client.bound is None else client.bound))
+            if is_single and entity == QuotaEntity(key.user or None, key.client_id or None):
+                text = "Sensor for %s already exists. Changing quota to %s in MetricConfig"
+                self.quotas.log.info(text, entity, bound)
+            elif not is_single and client.bound != before:
+                text = "Sensor for quota-id %s already exists. Setting quota to %s in MetricConfig"
+                self.quotas.log.info(text, _tags_text(key), bound)
 
     def record(self, user: str, client_id: str, value: float) -> int:
         """Records a value (bytes, or percent of a second); returns the throttle time in ms."""
@@ -171,5 +185,12 @@ class RateQuotas:
         self._metrics.remove(self._mbean(key))
 
     def _mbean(self, key: ClientKey) -> str:
-        tags = {"user": key.user, "client-id": desanitize(key.client_id)}
-        return tagged_mbean(METRICS_DOMAIN, self._kind.name, tags)
+        return tagged_mbean(METRICS_DOMAIN, self._kind.name, _tags(key))
+
+
+def _tags(key: ClientKey) -> dict[str, str]:
+    return {"user": key.user, "client-id": desanitize(key.client_id)}
+
+
+def _tags_text(key: ClientKey) -> str:
+    return "{" + ", ".join(f"{name}={value}" for name, value in _tags(key).items()) + "}"

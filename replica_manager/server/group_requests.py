@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
-from ipaddress import IPv6Address, ip_address
 from typing import Final, TypeAlias
 
 from kafka_common.errors import InvalidFrame
+from kafka_common.java import java_address
 from kafka_common.model import NO_EPOCH, TopicPartition
 from kafka_common.protocol import request_types
 from kafka_common.protocol.request_types import field_or
@@ -43,20 +43,6 @@ _WantedTopic: TypeAlias = (
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _DEFAULT: Final = -1
 """The value of a time for which the client wants the broker's default."""
-
-
-def java_address(host: str) -> str:
-    """A client's address as Java prints it and records store it: ``/127.0.0.1``, ``/0:0:…:1``."""
-    literal, percent, scope = host.partition("%")
-    try:
-        address = ip_address(literal)
-    except ValueError:
-        return f"/{host}"
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            return f"/{address.ipv4_mapped}"
-        literal = ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
-    return f"/{literal}{percent}{scope}"
 
 
 def read_join(

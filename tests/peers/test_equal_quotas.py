@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from importlib import import_module
@@ -260,11 +261,18 @@ def standing(cluster: Cluster) -> dict[str, bytes | None]:
     return found
 
 
+def quota_lines(lines: list[str]) -> list[str]:
+    """What the log says about quotas; a negative one is refused here, and counts there."""
+    found = (
+        re.search(r"\d\] (.* \(kafka\.(?:server|network)\.\w*Quota\w*\))", each) for each in lines
+    )
+    return [each[1] for each in found if each is not None and "negative" not in each[1]]
+
+
 @pytest.mark.timeout(300)
 def test_quotas_are_altered_and_described_alike(new_cluster: Callable[[], Cluster]) -> None:
     ours, kafkas = new_cluster(), new_cluster()
-    ours.start_ours(1)
-    kafkas.start_kafka(1)
+    brokers = (ours.start_ours(1), kafkas.start_kafka(1))
     told: dict[str, list[Any]] = {}
     for cluster in (ours, kafkas):
         cluster.wait_until(lambda: cluster.controller_id() == 1, "a controller")  # noqa: B023
@@ -283,8 +291,13 @@ def test_quotas_are_altered_and_described_alike(new_cluster: Callable[[], Cluste
                 told[f"{name} after {chapter}"] = said
         told[f"znodes after {chapter}"] = [standing(cluster) for cluster in (ours, kafkas)]
 
+    for broker in brokers:
+        broker.stop()
+    told["lines"] = [quota_lines(broker.log_lines("server.log")) for broker in brokers]
+
     differences = {name: said for name, said in told.items() if said[0] != said[1]}
     assert differences == {}
+    assert len(told["lines"][0]) > 50
     [everything, _] = told["everything after every kind of entity"]
     assert len(everything[2]) == 4
     [last, _] = told["znodes after removed with the parents"]

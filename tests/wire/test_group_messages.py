@@ -321,20 +321,6 @@ def test_a_sync_of_version_5_must_say_what_it_synchronises() -> None:
     assert requests.lacks_protocol(asked, 5)
 
 
-@pytest.mark.parametrize(
-    ("host", "printed"),
-    [
-        ("127.0.0.1", "/127.0.0.1"),
-        ("::1", "/0:0:0:0:0:0:0:1"),
-        ("fe80::a00:27ff:fe4e:66a1%eth0", "/fe80:0:0:0:a00:27ff:fe4e:66a1%eth0"),
-        ("::ffff:10.0.0.7", "/10.0.0.7"),
-        ("somewhere", "/somewhere"),
-    ],
-)
-def test_an_address_looks_as_java_prints_it(host: str, printed: str) -> None:
-    assert requests.java_address(host) == printed
-
-
 def test_strings_that_no_record_can_hold_are_refused() -> None:
     with pytest.raises(InvalidFrame, match="32767 are allowed"):
         joined(Wire(), 9, member_id="é" * 16_384)

@@ -32,6 +32,7 @@ VERSIONS: Final = (0, 1)
 
 _Outcome: TypeAlias = tuple[ErrorCode, str | None]
 _log = logging.getLogger("kafka.server.ZkAdminManager")
+_REFUSED: Final = "[Admin Manager on Broker %d]: Error encountered while updating client quotas: %s"
 
 
 async def handle(
@@ -71,10 +72,10 @@ async def _alter(
             entity, changes, validate_only=validate_only
         )
     except RequestRefused as refused:
-        _log.info("Error encountered while updating client quotas: %s", refused)
+        _log.info(_REFUSED, broker.broker_id, refused)
         return refused.error, refused.message
     except ZkControllerError as failure:
-        _log.info("Error encountered while updating client quotas: %s", failure)
+        _log.info(_REFUSED, broker.broker_id, failure)
         return error_code_for(failure), None
     return ErrorCode.none, None
 

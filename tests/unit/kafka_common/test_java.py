@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_common.java import parse_int, split_by_commas
+from kafka_common.java import java_address, parse_int, split_by_commas
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,17 @@ def test_a_number_is_read_if_it_fits_into_its_bits(number: int, bits: int) -> No
 )
 def test_a_text_is_split_at_its_commas(text: str, parts: list[str]) -> None:
     assert split_by_commas(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("host", "printed"),
+    [
+        ("127.0.0.1", "/127.0.0.1"),
+        ("::1", "/0:0:0:0:0:0:0:1"),
+        ("fe80::a00:27ff:fe4e:66a1%eth0", "/fe80:0:0:0:a00:27ff:fe4e:66a1%eth0"),
+        ("::ffff:10.0.0.7", "/10.0.0.7"),
+        ("somewhere", "/somewhere"),
+    ],
+)
+def test_an_address_looks_as_java_prints_it(host: str, printed: str) -> None:
+    assert java_address(host) == printed

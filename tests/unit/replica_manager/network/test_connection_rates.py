@@ -56,6 +56,28 @@ def test_a_broker_accepts_no_faster_than_it_may(world: World) -> None:
     assert world.attributes() == {"broker-connection-accept-rate": 2.1}
 
 
+def test_each_change_of_an_address_is_a_line_of_kafkas(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kafka.network.ConnectionQuotas")
+
+    world.rates.configure("ips/::1", {"connection_creation_rate": "5"})
+    world.rates.configure(f"ips/{HOME}", {"connection_creation_rate": "3"})
+    world.rates.refuse(PUBLIC, HOME)
+    world.rates.configure("ips/<default>", {"connection_creation_rate": "4"})
+    world.rates.configure(f"ips/{HOME}", {})
+    world.rates.configure("ips/<default>", {})
+
+    assert caplog.messages == [
+        "Updating max connection rate override for /0:0:0:0:0:0:0:1 to 5",
+        "Updating max connection rate override for /192.0.2.1 to 3",
+        "Updated default max IP connection rate to 4",
+        "Removing max connection rate override for /192.0.2.1",
+        "Updated connection-accept-rate max connection creation rate to 4",
+        "Updated default max IP connection rate to 2147483647",
+    ]
+
+
 def test_a_listener_has_a_rate_of_its_own_and_the_longer_wait_counts(world: World) -> None:
     for _ in range(20):
         assert world.rates.accept(PUBLIC, 4, 2) == 0

@@ -202,6 +202,47 @@ def test_clients_that_were_not_seen_for_long_are_forgotten(
     assert "kafka.server:type=Produce,client-id=d" not in world.metrics.snapshot()
 
 
+def test_each_change_is_a_line_of_kafkas(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "kafka.server")
+    quotas = world.managers()
+
+    def lines(path: str, **config: str) -> list[str]:
+        caplog.clear()
+        quotas.configure(path, config)
+        return [f"{each.name.rpartition('.')[2]} {each.message}" for each in caplog.records]
+
+    assert lines("users/a%20b", producer_byte_rate="10000000") == [
+        "ClientQuotaManager Changing PRODUCE quota for user a%20b to 1.0E7",
+        "ClientQuotaManager Removing FETCH quota for user a%20b",
+        "ClientRequestQuotaManager Removing REQUEST quota for user a%20b",
+        "ControllerMutationQuotaManager Removing CONTROLLER_MUTATION quota for user a%20b",
+    ]
+    assert "Removing FETCH quota for default client-id" in lines("clients/<default>")[1]
+    pair = lines("users/<default>/clients/my%20app", request_percentage="50.5")
+    assert pair[2].endswith("Changing REQUEST quota for default user client-id my app to 50.5")
+
+
+def test_a_change_for_who_is_known_already_is_a_line_too(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    quotas = world.produce("100")
+    quotas.record("alice", "app", 1)
+    quotas.record("alice", "other", 1)
+    caplog.set_level("INFO", "kafka.server")
+
+    quotas.configure("clients/app", {"producer_byte_rate": "200"})
+    quotas.configure("clients/<default>", {"producer_byte_rate": "300"})
+    quotas.configure("clients/<default>", {})
+
+    sensors = [each.message for each in caplog.records if each.message.startswith("Sensor")]
+    other = "Sensor for quota-id {user=, client-id=other} already exists. Setting quota to"
+    assert sensors == [
+        "Sensor for client-id app already exists. Changing quota to 200.0 in MetricConfig",
+        f"{other} 300.0 in MetricConfig",
+        f"{other} 9.223372036854776E18 in MetricConfig",
+    ]
+
+
 # ---------------------------------------------------------------------- metrics
 
 
