@@ -31,8 +31,8 @@ QUOTA_KEY: Final = "connection_creation_rate"
 _TYPE: Final = "socket-server-metrics"
 _RATE: Final = "connection-accept-rate"
 _DIGITS: Final = re.compile("[0-9]{1,10}")
-MOST_A_SECOND: Final = 2**31 - 1
-"""The rate of a listener or an address without a limit."""
+_MOST: Final = 2**31 - 1
+"""The rate of an address without a limit."""
 
 _log = logging.getLogger("kafka.network.ConnectionQuotas")
 
@@ -80,7 +80,7 @@ class ConnectionRates:
             return
         if address is None:
             self._default_ip_bound = bound
-            rate = MOST_A_SECOND if bound is None else bound
+            rate = _MOST if bound is None else bound
             _log.info("Updated default max IP connection rate to %d", rate)
             return
         shown = java_address(address)
@@ -92,7 +92,7 @@ class ConnectionRates:
             self._ip_bounds[address] = bound
         if address in self._ips:
             bound = self._ip_bounds.get(address, self._default_ip_bound)
-            log_rate(MOST_A_SECOND if bound is None else bound)
+            log_rate(_MOST if bound is None else bound)
 
     def accept(self, listener_name: str, broker_bound: int, listener_bound: int) -> int:
         """Records a new connection; returns how many milliseconds the acceptor must wait."""
@@ -156,7 +156,7 @@ def _bound_in(config: Mapping[str, str]) -> int | None:
     text = config.get(QUOTA_KEY)
     if text is None:
         return None
-    if not _DIGITS.fullmatch(text) or int(text) > MOST_A_SECOND:
+    if not _DIGITS.fullmatch(text) or int(text) > _MOST:
         raise ConfigInvalid(QUOTA_KEY, text, "a whole number of connections a second, 0 or more")
     return int(text)
 

@@ -29,7 +29,7 @@ from kafka_common.process.resource_limits import (
 from kafka_common.process.spare_descriptors import SPARE_DESCRIPTORS
 from replica_manager.network.connection import ClientConnection, Respond
 from replica_manager.network.connection_quotas import ConnectionQuotas
-from replica_manager.network.connection_rates import MOST_A_SECOND, ConnectionRates, log_rate
+from replica_manager.network.connection_rates import ConnectionRates, log_rate
 from replica_manager.network.hang_ups import HangUps
 from replica_manager.network.listener_authenticator import ListenerAuthenticator
 from replica_manager.network.listening_sockets import listening_socket, readable
@@ -70,6 +70,12 @@ class ServerLimits(Struct, frozen=True):
     send_buffer_bytes: int = 102_400
     """-1 is the default of the operating system."""
     receive_buffer_bytes: int = 102_400
+
+    def creation_rate_of(self, listener_name: str) -> int:
+        """New connections per second of one listener."""
+        return self.listener_connection_creation_rates.get(
+            listener_name, self.max_connection_creation_rate
+        )
 
 
 class SocketServer:
@@ -119,8 +125,7 @@ class SocketServer:
             self._log_new(endpoint.listener_name)
 
     def _log_new(self, listener_name: str) -> None:
-        rates = self.limits.listener_connection_creation_rates
-        log_rate(rates.get(listener_name, MOST_A_SECOND))
+        log_rate(self.limits.creation_rate_of(listener_name))
         text = "%sCreated data-plane acceptor and processors for endpoint : ListenerName(%s)"
         _log.info(text, self._prefix, listener_name)
 
@@ -259,8 +264,9 @@ class SocketServer:
             return False
         limits = self.limits
         broker_bound = limits.max_connection_creation_rate
-        listener_bound = limits.listener_connection_creation_rates.get(listener_name, broker_bound)
-        wait_ms = self._rates.accept(listener_name, broker_bound, listener_bound)
+        wait_ms = self._rates.accept(
+            listener_name, broker_bound, limits.creation_rate_of(listener_name)
+        )
         if wait_ms > 0:
             try:
                 await asyncio.sleep(wait_ms / 1000)

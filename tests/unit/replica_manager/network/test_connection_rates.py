@@ -285,3 +285,26 @@ async def test_only_so_many_are_kept_unheard(monkeypatch: pytest.MonkeyPatch) ->
         assert [task.result() for task in done] == [b""]
         assert len(done) == 1
     assert [await first, await second] == [b"", b""]
+
+
+async def test_each_listener_begins_with_two_lines_and_requests_with_one(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kafka.network")
+
+    async with server_with(
+        world,
+        max_connection_creation_rate=50,
+        listener_connection_creation_rates={INTERNAL: 7},
+    ):
+        lines = [each for each in caplog.messages if not each.startswith("Awaiting")]
+
+    prefix = "[SocketServer listenerType=ZK_BROKER, nodeId=1]"
+    created = f"{prefix} Created data-plane acceptor and processors for endpoint : ListenerName"
+    assert lines == [
+        "Updated connection-accept-rate max connection creation rate to 50",
+        f"{created}(PUBLIC)",
+        "Updated connection-accept-rate max connection creation rate to 7",
+        f"{created}(INTERNAL)",
+        f"{prefix} Enabling request processing.",
+    ]
