@@ -232,6 +232,16 @@ class Cluster:
         rows = (line.split() for line in done.stdout.splitlines())
         return {(row[0], int(row[1])): int(row[2]) for row in rows}
 
+    def wait_until_all_know_the_controller(self) -> None:
+        """Waits until the controller has sent its first UpdateMetadata to every broker."""
+
+        def know() -> bool:
+            addresses = [self.bootstrap(each) for each in self.live_brokers()]
+            known = {asyncio.run(ask_metadata(each)).controller_id for each in addresses}
+            return known == {self.controller_id()}
+
+        self.wait_until(know, "every broker to know the controller")
+
     def wait_until_all_brokers_agree(self, partitions: int) -> None:
         """Waits until that many partitions have state and every broker tells clients just that."""
 

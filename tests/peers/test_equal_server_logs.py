@@ -132,7 +132,9 @@ def scenario(
     done(admin.delete_topics(["orders"]))
     cluster.wait_until(lambda: cluster.of("orders") == {}, "the topic is gone")
     cluster.elect()
+    # A broker asks the controller that it knows before it stops.
     for broker in (follower, leader):
+        cluster.wait_until_all_know_the_controller()
         broker.stop()
     return forms_of(broker.log_lines("server.log") for broker in (leader, follower))
 
