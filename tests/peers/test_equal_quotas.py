@@ -14,6 +14,7 @@ import pytest
 from kafka_common.net.connection import Connection
 from tests.peers.answers import answer_to
 from tests.peers.cluster import Cluster
+from tests.support.kafka_log_shapes import RECORD
 from zkcontroller.zookeeper.requests import Create, Znode
 from zkcontroller.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 
@@ -167,9 +168,10 @@ ALTERATIONS: Final = {
         ({"user": "bob", "client-id": "d"}, SPEED),
         ({"user": None, "client-id": None}, SPEED),
     ),
+    # This test connects from one of them: rates that it does not reach.
     "addresses": alteration(
-        ({"ip": "127.0.0.1"}, {"connection_creation_rate": 3.0}),
-        ({"ip": None}, {"connection_creation_rate": 4.0}),
+        ({"ip": "127.0.0.1"}, {"connection_creation_rate": 3000.0}),
+        ({"ip": None}, {"connection_creation_rate": 4000.0}),
         ({"ip": "::1"}, {"connection_creation_rate": 5.0}),
         ({"ip": "127.0.0.2"}, SPEED),
     ),
@@ -263,10 +265,13 @@ def standing(cluster: Cluster) -> dict[str, bytes | None]:
 
 def quota_lines(lines: list[str]) -> list[str]:
     """What the log says about quotas; a negative one is refused here, and counts there."""
-    found = (
-        re.search(r"\d\] (.* \(kafka\.(?:server|network)\.\w*Quota\w*\))", each) for each in lines
-    )
-    return [each[1] for each in found if each is not None and "negative" not in each[1]]
+    records = [record for line in lines if (record := RECORD.fullmatch(line)) is not None]
+    return [
+        "{level} {message} ({logger})".format(**record.groupdict())
+        for record in records
+        if re.fullmatch(r"kafka\.(server|network)\.\w*Quota\w*", record["logger"])
+        and "negative" not in record["message"]
+    ]
 
 
 @pytest.mark.timeout(300)
