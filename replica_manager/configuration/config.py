@@ -211,8 +211,13 @@ def read_properties_file(path: Path) -> dict[str, str]:
 
 def read_properties(path: Path, key: str) -> dict[str, str]:
     """The properties of a file; ConfigInvalid, which names ``key``, if it cannot be read."""
+    return parse_properties(read_text(path, key))
+
+
+def read_text(path: Path, key: str) -> str:
+    """The text of a file; ConfigInvalid, which names ``key``, if it cannot be read."""
     try:
-        return parse_properties(read_configured(path, MAX_FILE_BYTES).decode("utf-8"))
+        return read_configured(path, MAX_FILE_BYTES).decode("utf-8")
     except OSError as failure:
         raise ConfigInvalid(key, str(path), f"a readable file ({failure.strerror})") from None
     except UnicodeDecodeError:

@@ -126,13 +126,15 @@ class RateQuotas:
         is_single = self.quotas.has_one_level and entity is not None and not entity.has_default
         for key, client in self._clients:
             before, client.bound = client.bound, self.quotas.bound(key)
-            bound = text_of(float(_UNLIMITED if client.bound is None else client.bound))
             if is_single and entity == QuotaEntity(key.user or None, key.client_id or None):
-                text = "Sensor for %s already exists. Changing quota to %s in MetricConfig"
-                self.quotas.log.info(text, entity, bound)
+                self._log_sensor(f"{entity} already exists. Changing", client.bound)
             elif not is_single and client.bound != before:
-                text = "Sensor for quota-id %s already exists. Setting quota to %s in MetricConfig"
-                self.quotas.log.info(text, _tags_text(key), bound)
+                whose = f"quota-id {_tags_text(key)}"
+                self._log_sensor(f"{whose} already exists. Setting", client.bound)
+
+    def _log_sensor(self, change: str, bound: float | None) -> None:
+        text = text_of(float(_UNLIMITED if bound is None else bound))
+        self.quotas.log.info("Sensor for %s quota to %s in MetricConfig", change, text)
 
     def record(self, user: str, client_id: str, value: float) -> int:
         """Records a value (bytes, or percent of a second); returns the throttle time in ms."""

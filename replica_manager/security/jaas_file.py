@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafka_common.errors import ConfigInvalid
-from replica_manager.configuration.config import MAX_FILE_BYTES, BrokerConfig
+from replica_manager.configuration.config import BrokerConfig, read_text
 from replica_manager.configuration.environment import JAAS_FILE, JVM_OPTIONS
-from replica_manager.regular_files import read_configured
 from replica_manager.security.jaas import JaasEntry, parse_jaas_file
 from replica_manager.security.logins import module_of
 from replica_manager.security.settings import SecuredListener
@@ -44,12 +43,12 @@ class JaasFile(NamedTuple):
     def _logins(self, config: BrokerConfig) -> Iterator[tuple[str, str]]:
         """Keys ``sasl.jaas.config`` that the file stands for, and their values."""
         for endpoint in config.listeners.bound:
-            if endpoint.security_protocol not in ("SASL_PLAINTEXT", "SASL_SSL"):
-                continue
             listener = SecuredListener(config, endpoint)
+            if not listener.has_sasl:
+                continue
             for mechanism in listener.names("sasl.enabled.mechanisms"):
-                key = f"{listener.prefix}{mechanism.lower()}.sasl.jaas.config"
-                if key in config.originals:
+                key, text = listener.jaas_config(mechanism)
+                if text is not None:
                     continue
                 own = f"{endpoint.listener_name.lower()}.{_SECTION}"
                 entries = self.sections.get(own) or self.sections.get(_SECTION)
@@ -84,13 +83,7 @@ def read_jaas_file(environment: Mapping[str, str]) -> JaasFile | None:
     path = properties.get(JAAS_FILE, "").removeprefix("=").removeprefix("file:")
     if not path:
         return None
-    try:
-        text = read_configured(Path(path), MAX_FILE_BYTES).decode()
-    except OSError as failure:
-        allowed = f"a readable JAAS file ({failure.strerror})"
-        raise ConfigInvalid(JVM_OPTIONS, path, allowed) from None
-    except UnicodeDecodeError:
-        raise ConfigInvalid(JVM_OPTIONS, path, "a JAAS file of text in UTF-8") from None
+    text = read_text(Path(path), f"{JAAS_FILE} in {JVM_OPTIONS}")
     return JaasFile(path, parse_jaas_file(path, text), properties)
 
 

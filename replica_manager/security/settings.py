@@ -152,8 +152,8 @@ class SecuredListener:
         self._protocol = endpoint.security_protocol
         self.prefix = f"listener.name.{endpoint.listener_name.lower()}."
         self._has_tls = self._protocol in ("SSL", "SASL_SSL")
-        self._has_sasl = self._protocol in ("SASL_PLAINTEXT", "SASL_SSL")
-        if self._has_tls or self._has_sasl:
+        self.has_sasl = self._protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+        if self._has_tls or self.has_sasl:
             self._refuse_unsupported()
 
     def with_texts(self, texts: Mapping[str, str]) -> SecuredListener:
@@ -167,17 +167,17 @@ class SecuredListener:
             self._protocol,
             self.server_tls(),
             SslPrincipalMapper(rules, self._name_of(MAPPING_RULES_KEY)) if self._has_tls else None,
-            self._sasl() if self._has_sasl else None,
+            self._sasl() if self.has_sasl else None,
             delay_ms / 1000,
         )
 
     def client(self, mechanism_key: str, *, must_be_enabled: bool) -> ClientSecurity:
-        if not self._has_tls and not self._has_sasl:
+        if not self._has_tls and not self.has_sasl:
             return PLAINTEXT
         return ClientSecurity(
             self.client_tls(),
             self._credentials(mechanism_key, must_be_enabled=must_be_enabled)
-            if self._has_sasl
+            if self.has_sasl
             else None,
         )
 
@@ -248,7 +248,7 @@ class SecuredListener:
 
     def _client_auth(self) -> str:
         own = self.texts.get(f"{self.prefix}ssl.client.auth")
-        if own is None and self._has_sasl:
+        if own is None and self.has_sasl:
             return "none"  # the broker-wide value applies to listeners without SASL only
         return self.text("ssl.client.auth") or "none"
 
@@ -273,7 +273,7 @@ class SecuredListener:
         )
 
     def _plain_users(self) -> Mapping[str, str]:
-        key, text = self._jaas_config(PLAIN)
+        key, text = self.jaas_config(PLAIN)
         return login_entry(key, PLAIN, text).users
 
     def _max_reauth_ms(self, mechanism: str) -> int:
@@ -284,7 +284,7 @@ class SecuredListener:
         assert isinstance(value, int)
         return value
 
-    def _jaas_config(self, mechanism: str) -> tuple[str, str | None]:
+    def jaas_config(self, mechanism: str) -> tuple[str, str | None]:
         """The key ``sasl.jaas.config`` of a mechanism and its value, None if it is not set."""
         return (
             f"{self.prefix}{mechanism.lower()}.sasl.jaas.config",
@@ -298,5 +298,5 @@ class SecuredListener:
             raise ConfigInvalid(
                 self._name_of(key), mechanism, "a mechanism out of sasl.enabled.mechanisms"
             )
-        jaas_key, text = self._jaas_config(mechanism)
+        jaas_key, text = self.jaas_config(mechanism)
         return credentials_of(jaas_key, mechanism, text)
