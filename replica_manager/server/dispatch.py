@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import Final
+from itertools import groupby
+from typing import Final, cast
 
 from kio.schema.errors import ErrorCode
 
@@ -173,18 +174,13 @@ def _answer(head: bytes, response: Response) -> ResponseFrame:
 
 def _framed(chunks: Sequence[bytes | FileSlice]) -> ResponseFrame:
     """The chunks as one frame; consecutive bytes are joined."""
-    size = 0
     parts: list[bytes | FileSlice] = []
-    pending: list[bytes] = []
-    for chunk in chunks:
-        if isinstance(chunk, FileSlice):
-            size += chunk.length
-            parts += [b"".join(pending), chunk]
-            pending = []
+    for kind, together in groupby(chunks, type):
+        if kind is FileSlice:
+            parts.extend(together)
         else:
-            size += len(chunk)
-            pending.append(chunk)
-    parts.append(b"".join(pending))
+            parts.append(b"".join(cast(Iterator[bytes], together)))
+    size = sum(map(len, parts))
     first, *rest = parts
     assert isinstance(first, bytes), "a header comes first"
     return ResponseFrame(size.to_bytes(4, "big") + first, rest=rest)

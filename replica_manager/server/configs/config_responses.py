@@ -48,8 +48,7 @@ class ConfigResults:
         self._schema = response_schema(ApiKey.DESCRIBE_CONFIGS, version)
         self._is_flexible = APIS[ApiKey.DESCRIBE_CONFIGS].is_flexible(version)
         self._max_bytes = max_bytes
-        self._bytes = 0
-        self._chunks: list[bytes] = []
+        self._results = bytearray()
         self._errors = Counter[ErrorCode]()
         self._last: dict[int, _Written] = {}
         """The encoded entries of the last resource of each resource type."""
@@ -65,12 +64,12 @@ class ConfigResults:
         self._errors[error] += 1
         head = write_response(config_result(self._schema, resource, error, message))
         end = self._end_of(resource, entries)
-        self._bytes += len(head) + len(end)
-        if self._bytes > self._max_bytes:
+        if len(self._results) + len(head) + len(end) > self._max_bytes:
             raise RequestRefused(
                 ErrorCode.invalid_request, f"an answer of more than {self._max_bytes} bytes"
             )
-        self._chunks += (head[: -self._empty_end_bytes], end)
+        self._results += head[: -self._empty_end_bytes]
+        self._results += end
 
     def response(self) -> EncodedBody:
         """The body of the response with all added results."""
@@ -79,7 +78,7 @@ class ConfigResults:
             write_compact_array_length(count, self._errors.total())
         else:
             write_legacy_array_length(count, i32(self._errors.total()))
-        rest = (count.getvalue(), *self._chunks, _NO_TAGS if self._is_flexible else b"")
+        rest = (count.getvalue(), bytes(self._results), _NO_TAGS if self._is_flexible else b"")
 
         def with_throttle_time(throttle_ms: int) -> Sequence[bytes]:
             return (throttle_ms.to_bytes(4, "big"), *rest)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from time import thread_time_ns
 from typing import Any, Final
 
 import pytest
@@ -33,6 +34,8 @@ pytestmark = pytest.mark.attack
 ELEMENTS: Final = 3_000
 LONGEST_MS: Final = 15.0
 """A handler that is not sliced takes 10 us for an element, and so 30 ms; slices are of 4 ms."""
+SHARE_OF_ENCODING: Final = 1.25
+"""The same bound for a slow machine, as a share of what kio takes to encode as many elements."""
 TRIES: Final = 3
 """The shortest counts: a cold cache or a busy machine makes any callback look longer."""
 MOST_BYTES_FOR_ONE: Final = 12
@@ -61,6 +64,14 @@ async def longest_ms(world: LargeWorld, data: bytes) -> tuple[float, int]:
     return watch.longest_ms - collecting_ms, size_of(response)
 
 
+def encoding_ms() -> float:
+    """Processor time of kio for a request of so many elements: some 13 ms, and more when slow."""
+    resources = request_of(ApiKey.DESCRIBE_CONFIGS, 4, "resources", count=ELEMENTS)
+    began_ns = thread_time_ns()
+    write(resources)
+    return (thread_time_ns() - began_ns) / 1e6
+
+
 @pytest.mark.parametrize("shape", list(all_shapes()), ids=lambda shape: shape.name)
 async def test_a_request_of_many_elements_does_not_hold_the_event_loop(
     world: LargeWorld, shape: Shape
@@ -75,7 +86,7 @@ async def test_a_request_of_many_elements_does_not_hold_the_event_loop(
             best = min(best, (await longest_ms(world, data))[0])
     await world.end()
 
-    assert best < LONGEST_MS
+    assert best < LONGEST_MS or best < SHARE_OF_ENCODING * encoding_ms()
     assert size <= MOST_BYTES_FOR_ONE * len(data)
 
 
