@@ -31,7 +31,8 @@ from benchmarks import plain_client as requests
 from benchmarks.broker_process import BrokerProcess, OurBroker
 from benchmarks.kafka_peer import KafkaBroker, KafkaUnavailableError, kafka_libs
 from benchmarks.plain_client import PlainClient, until_ready
-from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, free_port
+from kafka_common.net.loopback_ports import free_port
+from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 

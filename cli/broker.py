@@ -91,8 +91,8 @@ def start(
       zkctl broker start broker-1/server.properties --detach
       zkctl broker start server.properties --metrics-port 9404
     """
+    from kafka_common.net.loopback_ports import LOOPBACK
     from zkcontroller_cli.local.broker_process import BrokerFile, become_broker, leave_broker
-    from zkcontroller_cli.machine.ports import LOOPBACK
     from zkcontroller_cli.machine.processes import MetricsOptions
 
     require_metrics_port(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_common.errors import ZkControllerError
+from kafka_common.net.loopback_ports import LOOPBACK, is_free
 from kafka_common.process.java_runtime import find_java
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.properties import format_properties, parse_properties
@@ -25,7 +26,7 @@ from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import CannotConnect, CommandFailed, Refused, TimedOut
 from zkcontroller_cli.console.options import Settings, say
 from zkcontroller_cli.machine.cluster_file import BrokerEntry, ClusterFile, ZooKeeperEntry
-from zkcontroller_cli.machine.ports import LOOPBACK, is_free, pick_free, require_free
+from zkcontroller_cli.machine.ports import pick_free, require_free
 from zkcontroller_cli.machine.processes import (
     BROKER,
     NO_METRICS,

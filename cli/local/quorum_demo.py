@@ -15,12 +15,13 @@ from typing import Any, Final
 
 import orjson
 
+from kafka_common.net.loopback_ports import LOOPBACK
 from replica_manager.regular_files import write_private
 from zkcontroller_cli.console.errors import Refused
 from zkcontroller_cli.console.options import Settings
 from zkcontroller_cli.local import demonstration
 from zkcontroller_cli.local.demonstration import Demonstration
-from zkcontroller_cli.machine.ports import LOOPBACK, pick_free
+from zkcontroller_cli.machine.ports import pick_free
 from zkcontroller_cli.machine.processes import ZKCTL, ProcessId, last_lines, python_module, spawn
 
 _NODES: Final = (1, 2, 3)

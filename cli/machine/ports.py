@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-import random
-import socket
 from collections.abc import Collection
-from typing import Final
 
+from kafka_common.net.loopback_ports import free_port, is_free
 from zkcontroller_cli.console.errors import Refused
-
-LOOPBACK: Final = "127.0.0.1"
-# Below the range from which systems take the ports of outgoing connections, so that no client takes
-# a port between its choice and the server's start.
-_FIRST: Final = 12_000
-_LAST: Final = 32_000
-_TRIES: Final = 1_000
-
-
-def is_free(port: int) -> bool:
-    """Whether a server could listen on the loopback port now."""
-    with socket.socket() as probe:
-        # Set as servers set it, so that a port with connections in TIME_WAIT counts as free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            return False
-    return True
 
 
 def pick_free(taken: Collection[int] = ()) -> int:
-    """A free port that is not in ``taken``; Refused if none is found.
-
-    It is the next one after ``taken`` if possible, so that a cluster has neighbouring ports.
-    """
-    following = max(taken, default=_LAST) + 1
-    candidates = (following, *(random.randint(_FIRST, _LAST) for _ in range(_TRIES)))
-    for port in candidates:
-        if port <= _LAST and port not in taken and is_free(port):
-            return port
-    raise Refused(f"no free TCP port between {_FIRST} and {_LAST}")
+    """A free port that is not in ``taken``, as :func:`.free_port`; Refused if none is found."""
+    try:
+        return free_port(taken)
+    except OSError as error:
+        raise Refused(error.strerror) from None
 
 
 def require_free(port: int, owner: str) -> int:

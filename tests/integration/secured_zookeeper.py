@@ -16,8 +16,9 @@ from typing import Final
 
 from cryptography.x509.oid import NameOID
 
+from kafka_common.net.loopback_ports import free_port
 from tests.support.certificates import Authority, Identity
-from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, free_port
+from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 USERS: Final = {"alice": "alice-secret", "bob": "bob-secret", "kafka": "kafka-secret"}
 STORE_PASSWORD: Final = "storepass"

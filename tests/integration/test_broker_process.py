@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafka_common.net.loopback_ports import free_port
 from kafka_common.protocol.messages import read_response
 from tests.integration.broker_processes import (
     BrokerProcess,
@@ -292,8 +293,7 @@ def test_a_configuration_that_is_refused_ends_with_a_sentence(cluster: Cluster) 
 
 
 def test_without_zookeeper_a_broker_ends_with_a_sentence(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
+    port = free_port()
     broker = BrokerProcess(
         tmp_path, f"127.0.0.1:{port}/k", 1, zookeeper__connection__timeout__ms="500"
     ).start()

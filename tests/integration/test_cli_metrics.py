@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.net.loopback_ports import free_port
 from tests.integration.cli_cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
@@ -160,8 +161,7 @@ def test_the_metrics_of_a_broker_are_filtered_by_name(cluster: LocalCluster) -> 
 def test_what_serves_no_metrics_is_a_sentence(cluster: LocalCluster, tmp_path: Path) -> None:
     status = cluster.json("cluster", "status")
     listener = status["bootstrap_servers"].split(",")[0]
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        free = server.getsockname()[1]
+    free = free_port()
     results = {
         name: cluster("metrics", *arguments, "--timeout", "5")
         for name, arguments in {

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import pytest
 
+from kafka_common.net.loopback_ports import free_port
 from kafka_common.process.java_runtime import find_java
 from tests.peers.cluster import Cluster, wait_until
 from tests.support.doctor_causes import World
-from zkcontroller.zookeeper.embedded import JVM_FLAGS, LOG4J2, EmbeddedZooKeeper, free_port
+from zkcontroller.zookeeper.embedded import JVM_FLAGS, LOG4J2, EmbeddedZooKeeper
 from zkcontroller.zookeeper.server_jars import find_jars
 
 pytestmark = pytest.mark.integration

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kafka_common.errors import SessionExpired
+from kafka_common.net.loopback_ports import free_port
 from kafka_history.readers.ingest_plan import IngestOptions
 from kafka_history.readers.local_events import read_events_here
 from kafka_history.readers.local_ingest import ingest_here
@@ -21,7 +22,7 @@ from kafka_history.rules.history import EventHistory
 from tests.integration.conftest import Client, OpenClient
 from tests.integration.zookeeper_proxy import Fate, Proxy
 from tests.support.zookeepers import PATIENCE_S
-from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, free_port
+from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.jute import OpCode
 from zkcontroller.zookeeper.requests import (
     CheckExists,

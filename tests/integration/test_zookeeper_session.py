@@ -16,10 +16,10 @@ from kafka_common.errors import (
     SessionExpired,
     ZooKeeperUnavailable,
 )
+from kafka_common.net.loopback_ports import free_port
 from tests.integration.conftest import Client, OpenClient
 from tests.integration.zookeeper_proxy import Proxy
 from tests.support.zookeepers import PATIENCE_S, Recorder, end_session
-from zkcontroller.zookeeper.embedded import free_port
 from zkcontroller.zookeeper.jute import OpCode
 from zkcontroller.zookeeper.requests import (
     CheckExists,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import stat
 import subprocess
 import time
@@ -15,6 +14,7 @@ from typing import Final
 import pytest
 
 from benchmarks.kafka_peer import kafka_tool, run_kafka_tool
+from kafka_common.net.loopback_ports import free_port
 from kafka_common.protocol.record_batch import iterate_batches
 from kraft.metadata.metadata_batches import encode_control_batch
 from kraft.metadata.records import FeatureLevelRecord, NoOpRecord, VersionedRecord
@@ -212,11 +212,6 @@ def test_kafka_reads_our_log_and_our_snapshot(tmp_path: Path) -> None:
     assert '"lastContainedLogTimestamp":7' in printed.replace(" ", "")
     assert '"featureLevel":21' in printed
     assert "SnapshotFooter" in printed
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Final, Self
 from uuid import UUID
 
 from kafka_common.model import Endpoint
+from kafka_common.net.loopback_ports import free_port
 from kafka_common.observability.metrics import Metrics
 from kafka_common.protocol.record_batch import iterate_batches
 from kraft.node.quorum_node import QuorumNode, QuorumNodeSettings
@@ -30,11 +30,10 @@ PATIENCE_S: Final = 60.0
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that no one has; someone else may still take one before it is used."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [sock.getsockname()[1] for sock in sockets]
-    for sock in sockets:
-        sock.close()
+    """Ports that no one has, and that no listener on port 0 takes."""
+    ports: list[int] = []
+    for _ in range(count):
+        ports.append(free_port(ports))
     return ports
 
 

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Final
 
 from kafka_common.errors import ZooKeeperUnavailable
+from kafka_common.net.loopback_ports import free_port
 from kafka_common.process.java_runtime import find_java
 from zkcontroller.zookeeper.class_archive import ClassArchive
 from zkcontroller.zookeeper.server_jars import find_jars
@@ -245,14 +246,6 @@ def is_serving(host: str, port: int, timeout_s: float = 0.25) -> bool:
     except OSError:
         return False
     return b"Mode:" in reply
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _spawn(command: list[str], folder: Path, output: Path) -> subprocess.Popen[bytes]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_common.net.loopback_ports import is_free
 from replica_manager.regular_files import write_private
 from zkcontroller.zookeeper.server_jars import JARS_VARIABLE
 
@@ -65,7 +66,7 @@ def test_what_a_process_prints_is_kept(tmp_path: Path) -> None:
 def test_a_port_in_use_is_refused_by_number_and_owner() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert not ports.is_free(port)
+        assert not is_free(port)
 
         with pytest.raises(errors.Refused, match=f"port {port}, which broker 1 needs, is in use"):
             ports.require_free(port, "broker 1")

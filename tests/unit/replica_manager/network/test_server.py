@@ -15,6 +15,7 @@ import pytest
 
 from kafka_common.errors import ConfigInvalid, InvalidFrame
 from kafka_common.model import Endpoint
+from kafka_common.net.loopback_ports import free_port
 from kafka_common.protocol.messages import read_response
 from replica_manager.network.connection import (
     RECEIVING_TURN_S,
@@ -311,8 +312,7 @@ async def test_a_host_that_is_none_is_refused_with_its_listener(host: str) -> No
 
 
 async def test_only_ports_that_are_any_are_bound_before_the_broker_is_ready() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        fixed = found.getsockname()[1]
+    fixed = free_port()
     server = SocketServer(
         (LOCAL, Endpoint("127.0.0.1", fixed, "INTERNAL", "PLAINTEXT")),
         ServerLimits(),
