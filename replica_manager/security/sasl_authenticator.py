@@ -192,7 +192,7 @@ class SaslAuthenticator:
             _response(
                 header,
                 error_code=ErrorCode.none,
-                error_message=None,
+                error_message="",
                 auth_bytes=response,
                 session_lifetime=timedelta(milliseconds=lifetime_ms),
             )

@@ -293,6 +293,7 @@ def test_plain_comes_in_by_one_token() -> None:
     response, failure = client.authenticate(PlainClient("alice", "alice-secret").first())
 
     assert (response.error_code, response.auth_bytes, failure) == (ErrorCode.none, b"", None)
+    assert response.error_message == ""  # as Kafka, not null
     assert client.authenticator.login == Login(ALICE, "PLAIN", None)
 
 
