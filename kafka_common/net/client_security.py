@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -18,11 +18,17 @@ from kafka_common.errors import SaslRefused
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.error_codes import error_name
 from kafka_common.protocol.messages import read_response, request_type, write
-from kafka_common.protocol.sasl_client import PlainClient, SaslClient, ScramClient
+from kafka_common.protocol.oauthbearer import OAUTHBEARER, ClientInitialResponse
+from kafka_common.protocol.sasl_client import (
+    OAuthBearerClient,
+    PlainClient,
+    SaslClient,
+    ScramClient,
+)
 from kafka_common.protocol.scram import MECHANISMS
 
 PLAIN: Final = "PLAIN"
-SUPPORTED_MECHANISMS: Final = (PLAIN, *MECHANISMS)
+SUPPORTED_MECHANISMS: Final = (PLAIN, *MECHANISMS, OAUTHBEARER)
 MAX_ROUNDS: Final = 8
 """The most SaslAuthenticate requests of one login; no mechanism here needs more than three."""
 
@@ -45,6 +51,49 @@ class Credentials:
     is_token: bool = False
     """Whether the name is the id of a delegation token, and the password its HMAC (KIP-48)."""
 
+    @property
+    def subject(self) -> str:
+        """Who logs in, for an error text."""
+        return f"user {self.username}"
+
+    def client(self) -> SaslClient:
+        """The client's side of one login."""
+        if self.mechanism == PLAIN:
+            return PlainClient(self.username, self.password)
+        return ScramClient(
+            MECHANISMS[self.mechanism],
+            self.username,
+            self.password,
+            secrets.token_urlsafe(24),
+            is_token=self.is_token,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthBearerCredentials:
+    """What a login by SASL/OAUTHBEARER shows: a token."""
+
+    mechanism: ClassVar[str] = OAUTHBEARER
+    token: Callable[[], str]
+    """Makes or fetches the token for one login; raises SaslRefused.  May block."""
+    extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def subject(self) -> str:
+        """Who logs in, for an error text."""
+        return "a token"
+
+    def client(self) -> SaslClient:
+        """The client's side of one login; SaslRefused if there is no token.  May block."""
+        return OAuthBearerClient(ClientInitialResponse(self.token(), extensions=self.extensions))
+
+    def check(self) -> None:
+        """Raises SaslRefused if the extensions are invalid."""
+        ClientInitialResponse("", extensions=self.extensions).encode()
+
+
+AnyCredentials: TypeAlias = Credentials | OAuthBearerCredentials
+
 
 @dataclass(slots=True, eq=False)
 class ClientSecurity:
@@ -52,7 +101,7 @@ class ClientSecurity:
 
     tls: ssl.SSLContext | None = None
     """The TLS context; it may be replaced, and later connections use the new one."""
-    credentials: Credentials | None = None
+    credentials: AnyCredentials | None = None
 
     @property
     def protocol(self) -> str:
@@ -68,7 +117,7 @@ class LoginRefused(ConnectionError):
     """The broker refuses the login, or cannot prove that it knows the credential."""
 
 
-async def log_in(credentials: Credentials, peer: str, call: Call) -> float | None:
+async def log_in(credentials: AnyCredentials, peer: str, call: Call) -> float | None:
     """Logs in over ``call``; returns the session's lifetime in seconds, None if unlimited.
 
     Raises LoginRefused if the broker refuses, or cannot prove that it knows the credential.
@@ -85,9 +134,9 @@ async def log_in(credentials: Credentials, peer: str, call: Call) -> float | Non
             f"{peer} does not log in by {credentials.mechanism} "
             f"({error_name(response.error_code.value)}), but by: {', '.join(response.mechanisms)}"
         )
-    client = _client(credentials)
-    token = client.first()
     try:
+        client = await asyncio.to_thread(credentials.client)
+        token = client.first()
         for _ in range(MAX_ROUNDS):
             challenge, lifetime_s = await _authenticate(token, credentials, peer, call)
             if client.is_complete:
@@ -102,7 +151,7 @@ async def log_in(credentials: Credentials, peer: str, call: Call) -> float | Non
 
 
 async def _authenticate(
-    token: bytes, credentials: Credentials, peer: str, call: Call
+    token: bytes, credentials: AnyCredentials, peer: str, call: Call
 ) -> tuple[bytes, float | None]:
     request: Any = request_type(ApiKey.SASL_AUTHENTICATE, _AUTHENTICATE_VERSION)
     response: Any = read_response(
@@ -114,20 +163,8 @@ async def _authenticate(
     )
     if response.error_code is not ErrorCode.none:
         raise LoginRefused(
-            f"{peer} refuses user {credentials.username}: {response.error_message or ''} "
+            f"{peer} refuses {credentials.subject}: {response.error_message or ''} "
             f"({error_name(response.error_code.value)})"
         )
     lifetime_s: float = response.session_lifetime.total_seconds()
     return response.auth_bytes, lifetime_s or None
-
-
-def _client(credentials: Credentials) -> SaslClient:
-    if credentials.mechanism == PLAIN:
-        return PlainClient(credentials.username, credentials.password)
-    return ScramClient(
-        MECHANISMS[credentials.mechanism],
-        credentials.username,
-        credentials.password,
-        secrets.token_urlsafe(24),
-        is_token=credentials.is_token,
-    )

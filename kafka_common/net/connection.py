@@ -30,8 +30,8 @@ from kafka_common.net.byte_stream import ByteStream, PlainStream, TlsStream
 from kafka_common.net.client_security import (
     PLAINTEXT,
     RELOGIN_AT,
+    AnyCredentials,
     ClientSecurity,
-    Credentials,
     log_in,
 )
 from kafka_common.protocol.messages import read_response, request_type, response_type, write
@@ -80,7 +80,7 @@ class Connection:
         self._correlation_ids = correlation_ids or itertools.count()
         self._turn = asyncio.Lock()
         self._is_closed = False
-        self._credentials: Credentials | None = None
+        self._credentials: AnyCredentials | None = None
         self._log_in_again_at_s: float | None = None
 
     @classmethod
@@ -146,7 +146,7 @@ class Connection:
         due_s = self._log_in_again_at_s
         return due_s is not None and asyncio.get_running_loop().time() >= due_s
 
-    async def _log_in(self, credentials: Credentials) -> None:
+    async def _log_in(self, credentials: AnyCredentials) -> None:
         # The log names requests by their correlation ids, so logins have numbers of their own.
         numbers = itertools.count()
 

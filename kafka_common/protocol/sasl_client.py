@@ -1,6 +1,6 @@
 """The client's side of SASL, message by message.  Pure; the nonce is an argument.
 
-Source: Kafka ``PlainSaslClient``, ``ScramSaslClient``.
+Source: Kafka ``PlainSaslClient``, ``ScramSaslClient``, ``OAuthBearerSaslClient``.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from typing import Protocol
 
 from kafka_common.errors import SaslRefused
 from kafka_common.protocol import scram
+from kafka_common.protocol.oauthbearer import ERROR_RECEIVED, ClientInitialResponse
 from kafka_common.protocol.scram import MAX_CLIENT_ITERATIONS, MIN_ITERATIONS, ScramMechanism
 
 
 class SaslClient(Protocol):
     """One login.
 
-    ``is_complete`` becomes true with the first message of PLAIN, and in SCRAM when the server's
-    signature was verified.
+    ``is_complete`` becomes true with the first message of PLAIN, in SCRAM when the server's
+    signature was verified, and in OAUTHBEARER when the server has accepted the token.
     """
 
     is_complete: bool
@@ -102,3 +103,22 @@ class ScramClient:
         return scram.client_final(
             without_proof, scram.client_proof(self._mechanism, salted, auth_message)
         )
+
+
+class OAuthBearerClient:
+    """OAUTHBEARER: shows a token."""
+
+    def __init__(self, response: ClientInitialResponse) -> None:
+        self.is_complete = False
+        self._message = response.encode()
+
+    def first(self) -> bytes:
+        """The token, with its extensions."""
+        return self._message
+
+    def step(self, challenge: bytes) -> bytes:
+        """Empty bytes if the token was accepted; else the answer that lets the server refuse."""
+        if challenge:
+            return ERROR_RECEIVED
+        self.is_complete = True
+        return b""

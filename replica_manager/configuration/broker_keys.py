@@ -243,35 +243,35 @@ reserved.broker.max.id int 1000 0.. | effective broker.broker_identity
 sasl.client.callback.handler.class class null | refused_when_secured no value: Java callbacks cannot be loaded
 sasl.enabled.mechanisms list GSSAPI | effective security.settings
 sasl.jaas.config password null | effective security.client_properties
-sasl.kerberos.kinit.cmd string /usr/bin/kinit | warned only PLAIN and SCRAM are there
-sasl.kerberos.min.time.before.relogin long 60000 | warned only PLAIN and SCRAM are there
-sasl.kerberos.principal.to.local.rules list DEFAULT | warned only PLAIN and SCRAM are there
-sasl.kerberos.service.name string null | warned only PLAIN and SCRAM are there
-sasl.kerberos.ticket.renew.jitter double 0.05 | warned only PLAIN and SCRAM are there
-sasl.kerberos.ticket.renew.window.factor double 0.8 | warned only PLAIN and SCRAM are there
-sasl.login.callback.handler.class class null | refused_when_secured no value: Java callbacks cannot be loaded
+sasl.kerberos.kinit.cmd string /usr/bin/kinit | warned Kerberos is not there
+sasl.kerberos.min.time.before.relogin long 60000 | warned Kerberos is not there
+sasl.kerberos.principal.to.local.rules list DEFAULT | warned Kerberos is not there
+sasl.kerberos.service.name string null | warned Kerberos is not there
+sasl.kerberos.ticket.renew.jitter double 0.05 | warned Kerberos is not there
+sasl.kerberos.ticket.renew.window.factor double 0.8 | warned Kerberos is not there
+sasl.login.callback.handler.class class null | refused_when_secured no value, or Kafka's handler of OAUTHBEARER under its prefix: other Java callbacks cannot be loaded
 sasl.login.class class null | refused_when_secured no value: Java logins cannot be loaded
-sasl.login.connect.timeout.ms int null | warned only PLAIN and SCRAM are there
-sasl.login.read.timeout.ms int null | warned only PLAIN and SCRAM are there
-sasl.login.refresh.buffer.seconds short 300 | warned only PLAIN and SCRAM are there
-sasl.login.refresh.min.period.seconds short 60 | warned only PLAIN and SCRAM are there
-sasl.login.refresh.window.factor double 0.8 | warned only PLAIN and SCRAM are there
-sasl.login.refresh.window.jitter double 0.05 | warned only PLAIN and SCRAM are there
-sasl.login.retry.backoff.max.ms long 10000 | warned only PLAIN and SCRAM are there
-sasl.login.retry.backoff.ms long 100 | warned only PLAIN and SCRAM are there
+sasl.login.connect.timeout.ms int null | warned sasl.login.read.timeout.ms bounds the connecting, too
+sasl.login.read.timeout.ms int null | effective security.oauth_settings
+sasl.login.refresh.buffer.seconds short 300 | warned a token is shown for four fifths of its life
+sasl.login.refresh.min.period.seconds short 60 | warned a token is shown for four fifths of its life
+sasl.login.refresh.window.factor double 0.8 | warned a token is shown for four fifths of its life
+sasl.login.refresh.window.jitter double 0.05 | warned a token is shown for four fifths of its life
+sasl.login.retry.backoff.max.ms long 10000 | effective security.oauth_settings
+sasl.login.retry.backoff.ms long 100 | effective security.oauth_settings
 sasl.mechanism.controller.protocol string GSSAPI | warned only a KRaft cluster has a use for it
 sasl.mechanism.inter.broker.protocol string GSSAPI | effective security.settings
-sasl.oauthbearer.clock.skew.seconds int 30 | warned only PLAIN and SCRAM are there
-sasl.oauthbearer.expected.audience list null | warned only PLAIN and SCRAM are there
-sasl.oauthbearer.expected.issuer string null | warned only PLAIN and SCRAM are there
-sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000 | warned only PLAIN and SCRAM are there
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000 | warned only PLAIN and SCRAM are there
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100 | warned only PLAIN and SCRAM are there
-sasl.oauthbearer.jwks.endpoint.url string null | warned only PLAIN and SCRAM are there
-sasl.oauthbearer.scope.claim.name string scope | warned only PLAIN and SCRAM are there
-sasl.oauthbearer.sub.claim.name string sub | warned only PLAIN and SCRAM are there
-sasl.oauthbearer.token.endpoint.url string null | warned only PLAIN and SCRAM are there
-sasl.server.callback.handler.class class null | refused_when_secured no value: Java callbacks cannot be loaded
+sasl.oauthbearer.clock.skew.seconds int 30 | effective security.oauth_settings
+sasl.oauthbearer.expected.audience list null | effective security.oauth_settings
+sasl.oauthbearer.expected.issuer string null | effective security.oauth_settings
+sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000 | effective security.oauth_settings
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000 | effective security.oauth_settings
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100 | effective security.oauth_settings
+sasl.oauthbearer.jwks.endpoint.url string null | effective security.oauth_settings
+sasl.oauthbearer.scope.claim.name string scope | effective security.oauth_settings
+sasl.oauthbearer.sub.claim.name string sub | effective security.oauth_settings
+sasl.oauthbearer.token.endpoint.url string null | effective security.oauth_settings
+sasl.server.callback.handler.class class null | refused_when_secured no value, or Kafka's handler of OAUTHBEARER under its prefix: other Java callbacks cannot be loaded
 sasl.server.max.receive.size int 524288 | effective security.settings
 security.inter.broker.protocol string PLAINTEXT in PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL | effective configuration.config
 security.providers string null | warned TLS is OpenSSL's

@@ -14,12 +14,20 @@ from typing import TypeAlias
 from kio.schema.errors import ErrorCode
 
 from kafka_common.errors import ZkControllerError
+from kafka_common.protocol.oauthbearer import OAUTHBEARER
 from kafka_common.protocol.scram import MECHANISMS
+from kafka_common.wall_time import wall_time_ms
 from replica_manager.security.certificate_names import distinguished_name
 from replica_manager.security.delegation_tokens import DelegationTokens, TokenLogin
 from replica_manager.security.principals import ANONYMOUS, USER, Principal
 from replica_manager.security.sasl_authenticator import Login, SaslAuthenticator
-from replica_manager.security.sasl_mechanisms import PLAIN, PlainServer, SaslServer, ScramServer
+from replica_manager.security.sasl_mechanisms import (
+    PLAIN,
+    OAuthBearerServer,
+    PlainServer,
+    SaslServer,
+    ScramServer,
+)
 from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.security.settings import ListenerSecurity, SaslSettings
 
@@ -94,6 +102,9 @@ def _servers(
     for name in sasl.mechanisms:
         if name == PLAIN:
             servers[name] = partial(PlainServer, sasl.plain_users)
+        elif name == OAUTHBEARER:
+            assert sasl.validate_token is not None
+            servers[name] = partial(OAuthBearerServer, sasl.validate_token, wall_time_ms)
         else:
             servers[name] = partial(_scram_server, name, credentials, tokens)
     return servers

@@ -4,6 +4,7 @@
 * :mod:`.acl_cache`, :mod:`.authorizer`: pure; the ACLs in memory, and decisions by them.
 * :mod:`.acl_store`: the ACLs in ZooKeeper; blocks.
 * :mod:`.sasl_mechanisms`, :mod:`.sasl_authenticator`: pure; SASL authentication by messages.
+* :mod:`.oauth_tokens`, :mod:`.oauth_signed_tokens`, :mod:`.oauth_login`: tokens of OAUTHBEARER.
 * :mod:`.key_material`, :mod:`.jaas`, :mod:`.settings`: read the configuration of TLS and SASL.
 
 A decision never waits: ACLs and credentials are in memory, and are updated from ZooKeeper.

@@ -1,24 +1,34 @@
-"""The server's side of PLAIN and SCRAM, token by token.  Pure: nonces are passed as arguments.
+"""The server's side of PLAIN, SCRAM and OAUTHBEARER, token by token.
+
+Pure: nonces and clocks are passed as arguments.
 
 A failure has two texts: one for the client, and the reason for the broker's log.  Neither shows a
 user name, a password or a key.
 
 Source: Kafka ``PlainSaslServer``, ``PlainServerCallbackHandler``, ``ScramSaslServer``,
-``ScramServerCallbackHandler``.
+``ScramServerCallbackHandler``, ``OAuthBearerSaslServer``.
 """
 
 from __future__ import annotations
 
 import hmac
+import logging
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from kafka_common.errors import SaslRefused
 from kafka_common.protocol import scram
+from kafka_common.protocol.oauthbearer import ERROR_RECEIVED, OAUTHBEARER, ClientInitialResponse
 from kafka_common.protocol.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism
 from replica_manager.security.delegation_tokens import TokenLogin
+from replica_manager.security.oauth_tokens import IllegalToken, OAuthBearerToken
 
 PLAIN = "PLAIN"
+MAX_LIFETIME_MS: Final = 86_400_000 * 365_000
+"""The longest session, some thousand years: a later end of a token has no effect."""
+_oauth_log = logging.getLogger(
+    "org.apache.kafka.common.security.oauthbearer.internals.OAuthBearerSaslServer"
+)
 
 
 class LoginFailed(SaslRefused):
@@ -41,7 +51,10 @@ class SaslServer(Protocol):
     is_token: bool
     """Whether the client uses a delegation token; ``username`` is then the token's owner."""
     lifetime_ms: int | None
-    """The longest session in ms, until the token expires; None without a token."""
+    """The longest session in ms, until the token expires; None without a token.
+
+    Such a token is a delegation token or one of OAUTHBEARER.
+    """
 
     def step(self, token: bytes) -> bytes:
         """Handles a client's token; returns the server's, or raises LoginFailed or SaslRefused."""
@@ -152,6 +165,55 @@ class ScramServer:
         return scram.server_final(
             scram.server_signature(self._mechanism, credential.server_key, auth_message)
         )
+
+
+class OAuthBearerServer:
+    """OAUTHBEARER: the client shows a token, which names the user and expires."""
+
+    mechanism_name = OAUTHBEARER
+    is_token = False
+
+    def __init__(
+        self, validate: Callable[[str], OAuthBearerToken], now_ms: Callable[[], int]
+    ) -> None:
+        """``validate`` raises IllegalToken.  ``now_ms``: the system clock in ms since 1970."""
+        self.username: str | None = None
+        self.lifetime_ms: int | None = None
+        self._validate = validate
+        self._now_ms = now_ms
+        self._error: str | None = None
+
+    def step(self, token: bytes) -> bytes:
+        """Returns an empty token if the client's is valid, else an error text in JSON.
+
+        Raises LoginFailed when the client has received that text.
+        """
+        if self._error is not None and token == ERROR_RECEIVED:
+            raise _refused(self._error)
+        self._error = None
+        response = ClientInitialResponse.decode(token)
+        try:
+            valid = self._validate(response.token)
+        except IllegalToken as illegal:
+            self._error = _error_text(illegal)
+            _oauth_log.debug("%s: %s", self._error, illegal)
+            return self._error.encode()
+        name = valid.principal_name
+        if response.authorization_id not in ("", name):
+            raise _refused(
+                "Authentication failed: Client requested an authorization id "
+                f"({response.authorization_id}) that is different from the token's principal name "
+                f"({name})"
+            )
+        self.username = name
+        self.lifetime_ms = min(valid.expires_at_ms - self._now_ms(), MAX_LIFETIME_MS)
+        return b""
+
+
+def _error_text(illegal: IllegalToken) -> str:
+    if illegal.scope is None:
+        return '{"status":"invalid_token"}'
+    return f'{{"status":"insufficient_scope", "scope":"{illegal.scope}"}}'
 
 
 def _refused(text: str) -> LoginFailed:

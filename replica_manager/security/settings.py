@@ -11,7 +11,7 @@ Source: Kafka ``ChannelBuilders``, ``DefaultSslEngineFactory``, ``JaasContext``,
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -23,13 +23,16 @@ from kafka_common.net.client_security import (
     PLAIN,
     PLAINTEXT,
     SUPPORTED_MECHANISMS,
+    AnyCredentials,
     ClientSecurity,
-    Credentials,
 )
+from kafka_common.protocol.oauthbearer import OAUTHBEARER
 from replica_manager.configuration.broker_keys import BROKER_EFFECTS, BROKER_KEYS
 from replica_manager.configuration.config_keys import ConfigValue, text_of
 from replica_manager.configuration.key_effects import KeyEffectKind, texts_of
 from replica_manager.security.logins import check_mechanism, credentials_of, login_entry
+from replica_manager.security.oauth_settings import HANDLERS, token_validator
+from replica_manager.security.oauth_tokens import OAuthBearerToken
 from replica_manager.security.principals import (
     MAPPING_RULES_KEY,
     SslPrincipalMapper,
@@ -68,6 +71,8 @@ class SaslSettings:
     plain_users: Mapping[str, str] = field(repr=False)
     max_reauth_ms: Mapping[str, int]
     max_receive_bytes: int
+    validate_token: Callable[[str], OAuthBearerToken] | None = field(default=None, repr=False)
+    """Validates a token of OAUTHBEARER, or raises IllegalToken; None without that mechanism."""
 
 
 @dataclass(slots=True)
@@ -183,7 +188,7 @@ class SecuredListener:
 
     # Values
 
-    def _value(self, key: str) -> ConfigValue:
+    def value(self, key: str) -> ConfigValue:
         name = self.prefix + key
         own = self.texts.get(name)
         return self._config.values[key] if own is None else BROKER_KEYS[key].parse(own, name)
@@ -193,13 +198,13 @@ class SecuredListener:
         return self.prefix + key if self.prefix + key in self.texts else key
 
     def is_enabled(self, key: str) -> bool:
-        return self._value(key) is True
+        return self.value(key) is True
 
     def text(self, key: str) -> str | None:
-        return text_of(self._value(key))
+        return text_of(self.value(key))
 
     def names(self, key: str) -> tuple[str, ...]:
-        value = self._value(key)
+        value = self.value(key)
         return value if isinstance(value, tuple) else ()
 
     def _of_mechanism(self, mechanism: str, key: str) -> str | None:
@@ -211,11 +216,14 @@ class SecuredListener:
 
     def _refuse_unsupported(self) -> None:
         for key, allowed in UNSUPPORTED.items():
-            if self._value(key):
+            if self.value(key):
                 raise ConfigInvalid(self._name_of(key), self.text(key), allowed)
         for name, text in self.texts.items():
             refused = next((each for each in UNSUPPORTED if name.endswith(f".{each}")), None)
             if refused is not None and name.startswith(self.prefix) and text:
+                by_token = f"{self.prefix}{OAUTHBEARER.lower()}.{refused}"
+                if name == by_token and text in HANDLERS.get(refused, ()):
+                    continue
                 raise ConfigInvalid(name, text, UNSUPPORTED[refused])
 
     # TLS
@@ -263,24 +271,27 @@ class SecuredListener:
                 ",".join(mechanisms),
                 "out of " + ", ".join(SUPPORTED_MECHANISMS),
             )
-        max_receive_bytes = self._value("sasl.server.max.receive.size")
+        max_receive_bytes = self.value("sasl.server.max.receive.size")
         assert isinstance(max_receive_bytes, int)
         return SaslSettings(
             tuple(mechanisms),
             self._plain_users() if PLAIN in mechanisms else {},
             {mechanism: self._max_reauth_ms(mechanism) for mechanism in mechanisms},
             max_receive_bytes,
+            self._token_validator() if OAUTHBEARER in mechanisms else None,
         )
 
     def _plain_users(self) -> Mapping[str, str]:
         key, text = self.jaas_config(PLAIN)
         return login_entry(key, PLAIN, text).users
 
+    def _token_validator(self) -> Callable[[str], OAuthBearerToken]:
+        key, text = self.jaas_config(OAUTHBEARER)
+        options = login_entry(key, OAUTHBEARER, text).options
+        return token_validator(_MechanismValues(self, OAUTHBEARER), key, options)
+
     def _max_reauth_ms(self, mechanism: str) -> int:
-        key = "connections.max.reauth.ms"
-        own = self._of_mechanism(mechanism, key)
-        name = f"{self.prefix}{mechanism.lower()}.{key}"
-        value = self._value(key) if own is None else BROKER_KEYS[key].parse(own, name)
+        value = _MechanismValues(self, mechanism).value("connections.max.reauth.ms")
         assert isinstance(value, int)
         return value
 
@@ -291,7 +302,7 @@ class SecuredListener:
             self._of_mechanism(mechanism, "sasl.jaas.config"),
         )
 
-    def _credentials(self, key: str, *, must_be_enabled: bool) -> Credentials:
+    def _credentials(self, key: str, *, must_be_enabled: bool) -> AnyCredentials:
         mechanism = self.text(key) or ""
         check_mechanism(self._name_of(key), mechanism)
         if must_be_enabled and mechanism not in self.names("sasl.enabled.mechanisms"):
@@ -299,4 +310,21 @@ class SecuredListener:
                 self._name_of(key), mechanism, "a mechanism out of sasl.enabled.mechanisms"
             )
         jaas_key, text = self.jaas_config(mechanism)
-        return credentials_of(jaas_key, mechanism, text)
+        return credentials_of(jaas_key, mechanism, text, _MechanismValues(self, mechanism))
+
+
+class _MechanismValues:
+    """The values of a mechanism on a listener; its own keys take precedence."""
+
+    def __init__(self, listener: SecuredListener, mechanism: str) -> None:
+        self._listener = listener
+        self._prefix = f"{listener.prefix}{mechanism.lower()}."
+
+    def value(self, key: str) -> ConfigValue:
+        own = self._listener.texts.get(self._prefix + key)
+        if own is None:
+            return self._listener.value(key)
+        return BROKER_KEYS[key].parse(own, self._prefix + key)
+
+    def name_of(self, key: str) -> str:
+        return self._prefix + key

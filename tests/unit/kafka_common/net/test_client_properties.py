@@ -30,6 +30,7 @@ from tests.support.quorum import Quorum
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 AUTHORITY = Authority()
 TRUSTED = {
     "ssl.truststore.type": "PEM",
@@ -93,10 +94,16 @@ def test_tls_is_strict_unless_it_is_configured_otherwise() -> None:
 
 
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+BY_TOKEN = {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f"{OAUTH};"}
 WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"security.protocol": "TLS"}, "security.protocol", "SASL_SSL"),
     ({"security.protocol": "SASL_PLAINTEXT"}, "sasl.mechanism", "SCRAM-SHA-512"),
-    (SASL | {"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism", "SCRAM-SHA-512"),
+    (SASL | {"sasl.mechanism": "GSSAPI"}, "sasl.mechanism", "OAUTHBEARER"),
+    (
+        SASL | {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f"{OAUTH};"},
+        "jaas",
+        "Claim_sub",
+    ),
     (SASL, "sasl.jaas.config", "is missing: expected the login module"),
     (SASL | {"sasl.jaas.config": "x"}, "sasl.jaas.config", "semicolon"),
     (SASL | {"sasl.jaas.config": f'{SCRAM} username="a" password="secret";'}, "jaas", "Plain"),

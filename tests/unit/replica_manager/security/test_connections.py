@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,14 @@ from typing_extensions import override
 from kafka_common.net.client_security import ClientSecurity, Credentials
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.framing import frame, parse_request_header, response_header
+from kafka_common.protocol.oauthbearer import OAUTHBEARER
+from kafka_common.wall_time import wall_time_ms
 from replica_manager.network.connection import Peer, ResponseFrame
+from replica_manager.security.client_values import ClientValues
+from replica_manager.security.logins import credentials_of, module_of
+from replica_manager.security.oauth_tokens import UnsecuredTokens
 from replica_manager.security.principals import ANONYMOUS, SslPrincipalMapper
-from replica_manager.security.settings import ListenerSecurity
+from replica_manager.security.settings import ListenerSecurity, SaslSettings
 from tests.support.certificates import Authority, Identity
 from tests.unit.replica_manager.security.listeners import (
     AUTHORITY,
@@ -96,6 +102,27 @@ async def test_a_mechanism_that_is_not_there_is_refused_with_those_that_are() ->
         credentials = Credentials("SCRAM-SHA-512", "alice", USERS["alice"])
         with pytest.raises(ConnectionError, match="but by: PLAIN"):
             await ask(port, ClientSecurity(None, credentials))
+
+
+@pytest.mark.parametrize("scope", ["kafka", "billing"])
+async def test_a_broker_logs_in_at_another_by_a_token(scope: str) -> None:
+    key = "sasl.jaas.config"
+    login = f"unsecuredLoginStringClaim_sub=alice unsecuredLoginStringClaim_scope={scope}"
+    jaas = f"{module_of(OAUTHBEARER)} required {login};"
+    credentials = credentials_of(key, OAUTHBEARER, jaas, ClientValues({}))
+    tokens = UnsecuredTokens(key, {"unsecuredValidatorRequiredScope": "kafka"}, wall_time_ms)
+    broker = Broker()
+    by_token = SaslSettings((OAUTHBEARER,), {}, {}, 10_000, tokens.validate)
+    async with listener(broker, ListenerSecurity("SASL_PLAINTEXT", sasl=by_token)) as port:
+        refused = (
+            nullcontext()
+            if scope == "kafka"
+            else pytest.raises(ConnectionError, match="insufficient_scope")
+        )
+        with refused:
+            await ask(port, ClientSecurity(None, credentials))
+
+    assert broker.peers == (["User:alice"] if scope == "kafka" else [])
 
 
 @pytest.mark.parametrize(

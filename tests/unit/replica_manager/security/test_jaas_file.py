@@ -8,7 +8,9 @@ from typing import Final
 import pytest
 
 from kafka_common.errors import ConfigInvalid
+from kafka_common.net.client_security import Credentials
 from replica_manager.configuration.config import BrokerConfig
+from replica_manager.security.client_values import ClientValues
 from replica_manager.security.jaas import JaasEntry, parse_jaas
 from replica_manager.security.jaas_file import JaasFile, read_jaas_file
 from replica_manager.security.logins import credentials_of, login_entry
@@ -85,7 +87,8 @@ def test_the_first_username_is_the_one_by_which_a_broker_logs_in(folder: Path) -
 
     config = read(folder, BOTH).with_logins(broker())
 
-    login = credentials_of(key, "SCRAM-SHA-256", config.originals[key])
+    login = credentials_of(key, "SCRAM-SHA-256", config.originals[key], ClientValues({}))
+    assert isinstance(login, Credentials)
     assert (login.username, login.password) == ("admin", "a-secret")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import ssl
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from kafka_common.errors import ConfigInvalid
 from kafka_common.net.client_security import ClientSecurity, Credentials
+from kafka_common.protocol.oauthbearer import OAUTHBEARER
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.security.certificate_names import CertificateUnreadable, distinguished_name
 from replica_manager.security.jaas import parse_jaas
@@ -21,6 +23,9 @@ from replica_manager.security.key_material import (
     load_key_store,
     load_trust_store,
 )
+from replica_manager.security.logins import module_of
+from replica_manager.security.oauth_settings import HANDLERS, SERVER_HANDLER
+from replica_manager.security.oauth_tokens import IllegalToken
 from replica_manager.security.principals import SslPrincipalMapper
 from replica_manager.security.settings import (
     INTER_BROKER_MECHANISM,
@@ -31,6 +36,7 @@ from replica_manager.security.settings import (
 )
 from tests.support.certificates import Authority, Identity
 from tests.support.paths import DATA
+from tests.support.token_issuer import TokenIssuer
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -359,11 +365,43 @@ def test_mechanisms_and_sessions_are_a_listeners_own() -> None:
     assert "'d'" not in repr(security)
 
 
+@pytest.mark.parametrize("handler", HANDLERS[SERVER_HANDLER])
+def test_a_listener_for_signed_tokens_knows_the_keys_of_their_issuer(
+    handler: str, tmp_path: Path
+) -> None:
+    prefix = "listener.name.sasl_plaintext.oauthbearer."
+    issuer = TokenIssuer()
+    (tmp_path / "keys.json").write_text(json.dumps(issuer.key_set()))
+    properties = {
+        "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+        f"{prefix}sasl.jaas.config": f"{module_of(OAUTHBEARER)} required;",
+        f"{prefix}{SERVER_HANDLER}": handler,
+        # A key of the mechanism takes precedence over that of all listeners.
+        f"{prefix}sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri(),
+        "sasl.oauthbearer.jwks.endpoint.url": "file:/missing",
+    }
+    security = listener_security(config(**sasl(**properties)))["SASL_PLAINTEXT"].sasl
+
+    assert security is not None
+    assert security.validate_token is not None
+    assert security.validate_token(issuer.token(aud=None)).principal_name == "alice"
+    with pytest.raises(IllegalToken):
+        security.validate_token(issuer.token("unknown", aud=None))
+
+    properties[f"{prefix}{SERVER_HANDLER}"] = f"{handler}2"
+    with pytest.raises(ConfigInvalid, match="cannot be loaded"):
+        listener_security(config(**sasl(**properties)))
+
+
 @pytest.mark.parametrize(
     ("properties", "key", "allowed"),
     [
         (sasl(**{"sasl.enabled.mechanisms": "GSSAPI"}), "sasl.enabled.mechanisms", "PLAIN"),
-        (sasl(**{"sasl.enabled.mechanisms": "OAUTHBEARER"}), "sasl.enabled.mechanisms", "out of"),
+        (
+            sasl(**{"sasl.enabled.mechanisms": "OAUTHBEARER"}),
+            "oauthbearer.sasl.jaas.config",
+            "login module",
+        ),
         (
             sasl(**{"listener.name.sasl_plaintext.plain.sasl.jaas.config": "x"}),
             "plain.sasl.jaas.config",
