@@ -285,6 +285,7 @@ class BrokerServer:
             self.broker_id, config.log_dirs, metadata.log_dir_failed, self._halt
         )
         storage = Storage(
+            self.broker_id,
             metadata.config,
             self._identity.failed_log_dirs,
             lambda failure: failures.failed(failure, storage.logs.live_log_dirs),

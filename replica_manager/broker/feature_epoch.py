@@ -2,27 +2,44 @@
 
 A broker in ZooKeeper mode supports no features, so it needs only the epoch.
 
-Source: Kafka ``FinalizedFeatureChangeListener``.
+Source: Kafka ``FinalizedFeatureChangeListener``, ``ZkMetadataCache.updateFeaturesOrThrow``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+from typing import Final
 
 from kafka_common.net.presence import abandonable
 from kafka_common.protocol.api_versions import NO_FEATURES_EPOCH
+from kafka_common.protocol.inter_broker_versions import InterBrokerVersion
+from zkcontroller.zookeeper.requests import Znode
 from zkcontroller.zookeeper.results import optional
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode
+
+_PATH: Final = FeatureZnode.PATH
+_log = logging.getLogger("kafka.server.FinalizedFeatureChangeListener")
+_cache_log = logging.getLogger("kafka.server.metadata.ZkMetadataCache")
 
 
 class FeatureEpoch:
     """Follows ``/feature``.  ``look`` blocks, so it must run in an executor's thread."""
 
-    def __init__(self, session: ZooKeeperSession) -> None:
+    def __init__(
+        self, session: ZooKeeperSession, broker_id: int, version: InterBrokerVersion
+    ) -> None:
+        """``version``: the metadata version in log lines."""
         self._session = session
+        self._prefix = f"[MetadataCache brokerId={broker_id}] "
+        self._version = version
         self._epoch = NO_FEATURES_EPOCH
+        self._features: str | None = None
+        """The finalized features as Kafka prints them; None while there are none."""
+        self._looked_at: Znode | None = None
+        self._has_looked = False
         self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
     @property
@@ -59,12 +76,40 @@ class FeatureEpoch:
         return True
 
     def _look(self) -> None:
-        path = FeatureZnode.PATH
-        if optional(path, self._session.exists(path, watch=True)) is None:
-            self._epoch = NO_FEATURES_EPOCH
-            return
-        found = optional(path, self._session.read(path))
+        found: Znode | None = None
+        if optional(_PATH, self._session.exists(_PATH, watch=True)) is not None:
+            found = optional(_PATH, self._session.read(_PATH))
+            if found is None:
+                return  # the znode was deleted meanwhile: the watch fires
+        self._log_change(found)
+        features, epoch = None, NO_FEATURES_EPOCH
         if found is None:
-            return  # the znode was deleted meanwhile: the watch fires
-        is_enabled = FeatureZnode.decode(found.data).status is FeatureStatus.ENABLED
-        self._epoch = found.zk_version if is_enabled else NO_FEATURES_EPOCH
+            _log.info("Feature ZK node at path: %s does not exist", _PATH)
+        elif (znode := FeatureZnode.decode(found.data)).status is FeatureStatus.ENABLED:
+            epoch = found.zk_version
+            features = self._text(znode, epoch)
+            existing = "None" if self._features is None else f"Some({self._features})"
+            _cache_log.info(
+                "%sUpdated cache from existing %s to latest %s.", self._prefix, existing, features
+            )
+        else:
+            _log.info("Feature ZK node at path: %s is in disabled status.", _PATH)
+        self._features, self._epoch = features, epoch
+
+    def _log_change(self, found: Znode | None) -> None:
+        before, self._looked_at = self._looked_at, found
+        is_first, self._has_looked = not self._has_looked, True
+        if is_first or before == found:
+            return
+        if found is None:
+            _log.warning("Feature ZK node deleted at path: %s", _PATH)
+        else:
+            change = "created" if before is None else "updated"
+            _log.info("Feature ZK node %s at path: %s", change, _PATH)
+
+    def _text(self, znode: FeatureZnode, epoch: int) -> str:
+        levels = ", ".join(f"{name}={znode.features[name]}" for name in znode.features)
+        return (
+            f"Features(metadataVersion={self._version.name}, finalizedFeatures={{{levels}}}, "
+            f"finalizedFeaturesEpoch={epoch})"
+        )

@@ -48,6 +48,7 @@ class Storage:
 
     def __init__(
         self,
+        broker_id: int,
         config: Callable[[], BrokerConfig],
         failed_log_dirs: Mapping[Path, tuple[str, OSError]],
         on_failure: Callable[[LogDirFailure], None],
@@ -75,7 +76,7 @@ class Storage:
             verifies_transactions=lambda: _is_verifying_transactions(config()),
             on_flush=on_flush,
         )
-        self.replica_logs = DiskLogs(self.logs, lambda: self._config().values)
+        self.replica_logs = DiskLogs(self.logs, lambda: self._config().values, broker_id)
         for log_dir, failed in failed_log_dirs.items():
             self.logs.fail(log_dir, *failed)
         self.maintenance = LogMaintenance(self.logs, self._executor, _schedule(now))

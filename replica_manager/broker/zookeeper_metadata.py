@@ -168,7 +168,7 @@ class ZooKeeperMetadata:
             on_client=changes.client_changed,
         )
         self.token_store = self._token_store()
-        self.features = FeatureEpoch(source.session)
+        self.features = FeatureEpoch(source.session, broker_id, config.inter_broker_version)
         self._log_dir_events = LogDirEvents(source.session, broker_id)
         self._log_dir_failures = self._refresher(
             "failures of log directories", self._log_dir_events.propagate

@@ -95,13 +95,17 @@ def folder_name(topic_partition: TopicPartition, kind: FolderKind, unique_id: UU
     return topic + suffix
 
 
+def partition_name(path: Path) -> str:
+    """The folder's name without the mark of a future, deleted or stray replica."""
+    name = path.name
+    return name if _MARKED.fullmatch(name) is None else name[: name.rindex(".")]
+
+
 def parse_folder(path: Path) -> LogFolder:
     """The partition and kind in a folder's name; FolderNameInvalid for any other name."""
-    name, kind = path.name, FolderKind.CURRENT
-    marked = _MARKED.fullmatch(name)
-    if marked:
-        kind = FolderKind("-" + marked[4])
-        name = name[: name.rindex(".")]
+    name = partition_name(path)
+    marked = _MARKED.fullmatch(path.name)
+    kind = FolderKind.CURRENT if marked is None else FolderKind("-" + marked[4])
     topic, dash, partition = name.rpartition("-")
     if not (dash and topic and partition.isascii() and partition.isdigit()):
         raise FolderNameInvalid(

@@ -35,6 +35,7 @@ from replica_manager.log.index import IndexCorrupt
 from replica_manager.log.leader_epoch_file_cache import LeaderEpochFileCache
 from replica_manager.log.local_log import LocalLog, LogOffsetMetadata
 from replica_manager.log.log_config import LogConfig
+from replica_manager.log.log_directory import partition_name
 from replica_manager.log.log_recovery import (
     SegmentOverflow,
     rebuild_producers,
@@ -96,7 +97,7 @@ class LogLoader:
         self._had_clean_shutdown = had_clean_shutdown
         self._on_progress = on_progress
         self._segments = Segments()
-        self._prefix = f"[LogLoader partition={directory.name}, dir={directory.parent}]"
+        self._prefix = f"[LogLoader partition={partition_name(directory)}, dir={directory.parent}]"
         self._snapshots = ProducerSnapshotFiles(directory)
 
     def load(self) -> LoadedLog:
@@ -119,6 +120,7 @@ class LogLoader:
             log_start,
             end_offset,
             self._environment.now_ms(),
+            prefix=self._prefix,
             skip_without_snapshot=self._had_clean_shutdown,
         )
         local = LocalLog(
@@ -336,6 +338,7 @@ class LogLoader:
             self._log_start_offset,
             segment.base_offset,
             self._environment.now_ms(),
+            prefix=self._prefix,
             skip_without_snapshot=False,
         )
         cut = recover_segment(segment, producers, self._epochs, self._config)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -37,6 +38,7 @@ _LARGE_BYTES: Final = 8 * 1024 * 1024
 """A batch of more bytes is checked before it is read at once: its length may be corrupt."""
 
 _log = logging.getLogger("kafka.log.LogLoader")
+_unified_log = logging.getLogger("kafka.log.UnifiedLog$")
 
 
 class SegmentOverflow(ZkControllerError):
@@ -218,19 +220,24 @@ def rebuild_producers(
     end_offset: int,
     now_ms: int,
     *,
+    prefix: str,
     skip_without_snapshot: bool,
 ) -> None:
     """Rebuilds the producers' states at ``end_offset`` from the newest snapshot and the log.
 
     With ``skip_without_snapshot``, a log without a snapshot is not read: it was written before
     Kafka had idempotent producers.  Takes a snapshot at ``end_offset``.
+    ``prefix``: of the lines about it.
     """
+    log_rebuild(prefix, end_offset)
     newest = segments.base_offsets[-2:]
     if snapshots.latest is None and skip_without_snapshot:
         for offset in (*newest, end_offset):
             producers.end_offset = offset
             snapshots.take(producers.entries.values(), offset)
         return
+    log_reload(prefix, end_offset)
+    began_s = time.monotonic()
     was_empty = not producers.entries and producers.end_offset >= end_offset
     snapshots.remove_outside(log_start_offset, end_offset)
     if end_offset != producers.end_offset:
@@ -239,6 +246,7 @@ def rebuild_producers(
         producers.replicated_to(log_start_offset)
         producers.end_offset = max(producers.end_offset, log_start_offset)
         snapshots.last_taken = log_start_offset if snapshots.latest is None else snapshots.latest
+    loaded_s = time.monotonic()
     if end_offset > producers.end_offset and not was_empty:
         for segment in segments.from_offset(producers.end_offset):
             if segment.base_offset >= end_offset:
@@ -253,6 +261,28 @@ def rebuild_producers(
             replay_batches(producers, segment, place.position, segment.size, end_offset)
     producers.end_offset = end_offset
     snapshots.take(producers.entries.values(), end_offset)
+    log_rebuilt(prefix, end_offset, loaded_s - began_s, time.monotonic() - loaded_s)
+
+
+def log_rebuild(prefix: str, end_offset: int) -> None:
+    """Writes that the producers' states are needed at ``end_offset``."""
+    text = "%s Loading producer state till offset %d with message format version 2"
+    _unified_log.info(text, prefix, end_offset)
+
+
+def log_reload(prefix: str, end_offset: int) -> None:
+    """Writes that a snapshot and the log are read for them."""
+    text = "%s Reloading from producer snapshot and rebuilding producer state from offset %d"
+    _unified_log.info(text, prefix, end_offset)
+
+
+def log_rebuilt(prefix: str, end_offset: int, load_s: float, recovery_s: float) -> None:
+    """Writes how long both took."""
+    _unified_log.info(
+        "%s Producer state recovery took %dms for snapshot load and %dms for segment recovery "
+        "from offset %d",
+        prefix, load_s * 1000, recovery_s * 1000, end_offset,
+    )  # fmt: skip
 
 
 def _load_newest_snapshot(

@@ -7,7 +7,9 @@ Source: Kafka ``ProducerStateManager``, ``SnapshotFile``.
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections.abc import Collection, Iterable
 from functools import partial
 from pathlib import Path
@@ -23,9 +25,12 @@ from replica_manager.log.files import (
     offset_file,
     offset_in_name,
 )
+from replica_manager.log.log_directory import partition_name
 from replica_manager.log.producer_state_manager import BatchMetadata, ProducerEntry
 from replica_manager.regular_files import open_regular, read_file, sync_file, undo
 
+_log = logging.getLogger("org.apache.kafka.storage.internals.log.ProducerStateManager")
+_file_log = logging.getLogger("org.apache.kafka.storage.internals.log.SnapshotFile")
 _HEAD: Final = Struct(">hIi")
 _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")
@@ -94,6 +99,7 @@ class ProducerSnapshotFiles:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._prefix = f"[ProducerStateManager partition={partition_name(directory)}] "
         self._offsets: set[int] = set()
         for entry in directory.iterdir():
             offset = offset_in_name(entry.name)
@@ -114,7 +120,7 @@ class ProducerSnapshotFiles:
     def path(self, offset: int) -> Path:
         return offset_file(self.directory, offset, SNAPSHOT_SUFFIX)
 
-    def take(self, entries: Iterable[ProducerEntry], end_offset: int) -> Path | None:
+    def take(self, entries: Collection[ProducerEntry], end_offset: int) -> Path | None:
         """Writes a snapshot, unless ``last_taken`` is at ``end_offset`` or later; does not sync it.
 
         Returns its path, None if not written.  OSError leaves no file behind.
@@ -122,6 +128,7 @@ class ProducerSnapshotFiles:
         if end_offset <= self.last_taken:
             return None
         path = self.path(end_offset)
+        began_s = time.monotonic()
         rest = memoryview(encode_snapshot(entries))
         try:
             descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -136,6 +143,10 @@ class ProducerSnapshotFiles:
         self._offsets.add(end_offset)
         self._unsynced.add(end_offset)
         self.last_taken = end_offset
+        _log.info(
+            "%sWrote producer snapshot at offset %d with %d producer ids in %d ms.",
+            self._prefix, end_offset, len(entries), (time.monotonic() - began_s) * 1000,
+        )  # fmt: skip
         return path
 
     def forget_after(self, offset: int) -> None:
@@ -163,6 +174,10 @@ class ProducerSnapshotFiles:
 
     def read(self, offset: int) -> list[ProducerEntry]:
         """The producers of the snapshot at ``offset``; SnapshotCorrupt if it cannot be read."""
+        _log.info(
+            "%sLoading producer state from snapshot file 'SnapshotFile(offset=%d, file=%s)'",
+            self._prefix, offset, self.path(offset),
+        )  # fmt: skip
         return decode_snapshot(read_file(self.path(offset)))
 
     def remove(self, offset: int) -> None:
@@ -170,6 +185,7 @@ class ProducerSnapshotFiles:
         if offset in self._offsets:
             self._offsets.discard(offset)
             self.path(offset).unlink(missing_ok=True)
+            _file_log.info("Deleted producer state snapshot %s", self.path(offset))
 
     def remove_all(self) -> None:
         for offset in self.offsets:

@@ -11,11 +11,12 @@ Source: Kafka ``UnifiedLog.rebuildProducerState``, which runs in the fetcher's t
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from replica_manager.log.log_recovery import replay_batches
+from replica_manager.log.log_recovery import log_rebuild, log_rebuilt, log_reload, replay_batches
 from replica_manager.log.producer_snapshots import ProducerSnapshotFiles, decode_snapshot
 from replica_manager.log.producer_state_manager import ProducerEntry, ProducerStateManager
 from replica_manager.log.segment import LogSegment
@@ -161,11 +162,16 @@ def take_over(
     snapshots: ProducerSnapshotFiles,
     log_start_offset: int,
     offset: int,
+    *,
+    prefix: str,
 ) -> None:
     """Sets ``producers`` to the states at ``offset`` that a plan has read; takes snapshots.
 
-    The result is that of ``rebuild_producers``.
+    The result is that of ``rebuild_producers``, and so are the lines, which have ``prefix``.
     """
+    log_rebuild(prefix, offset)
+    log_reload(prefix, offset)
+    began_s = time.monotonic()
     snapshots.remove_outside(log_start_offset, offset)
     latest = snapshots.latest
     snapshots.last_taken = log_start_offset if latest is None else latest
@@ -173,3 +179,4 @@ def take_over(
         snapshots.take(snapshot.entries, snapshot.offset)
     producers.take_over(prepared.producers)
     snapshots.take(producers.entries.values(), offset)
+    log_rebuilt(prefix, offset, 0.0, time.monotonic() - began_s)

@@ -48,7 +48,7 @@ from replica_manager.log.leader_epoch_file_cache import (
 from replica_manager.log.local_log import FlushPlan, LogOffsetMetadata, LogRead
 from replica_manager.log.log_appends import ValidRecords, follower_records, producer_advances
 from replica_manager.log.log_config import LogConfig
-from replica_manager.log.log_directory import parse_folder
+from replica_manager.log.log_directory import parse_folder, partition_name
 from replica_manager.log.log_loading import LoadedLog, LogLoader, RecoveryProgress
 from replica_manager.log.log_recovery import rebuild_producers
 from replica_manager.log.log_validation import (
@@ -158,7 +158,8 @@ class UnifiedLog:
 
     @property
     def _prefix(self) -> str:
-        return f"[UnifiedLog partition={self.name}, dir={self.log_dir}]"
+        name = partition_name(self.directory)
+        return f"[UnifiedLog partition={name}, dir={self.log_dir}]"
 
     @property
     def directory(self) -> Path:
@@ -782,6 +783,7 @@ class UnifiedLog:
                     self._snapshots,
                     self._log_start_offset,
                     self.log_end_offset,
+                    prefix=self._prefix,
                 )
             self._environment.after_truncation(
                 self.directory,
@@ -802,6 +804,7 @@ class UnifiedLog:
             self._log_start_offset,
             offset,
             self._environment.now_ms(),
+            prefix=self._prefix,
             skip_without_snapshot=False,
         )
 

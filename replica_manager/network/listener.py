@@ -102,7 +102,7 @@ class SocketServer:
         self._authenticators = dict(authenticators or {})
         self._rates = rates
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
-        self._endpoints = endpoints
+        self._endpoints = {each.listener_name: each for each in endpoints}
         self.limits = limits
         """May be replaced while the server runs; applies to new connections."""
         self._respond = respond
@@ -129,15 +129,23 @@ class SocketServer:
         text = "%sCreated data-plane acceptor and processors for endpoint : ListenerName(%s)"
         _log.info(text, self._prefix, listener_name)
 
+    def _log_change(self, change: str, endpoint: Endpoint) -> None:
+        name, protocol = endpoint.listener_name, endpoint.security_protocol
+        _log.info(
+            "%s%s data-plane listeners for endpoints "
+            "ArrayBuffer(EndPoint(%s,%d,ListenerName(%s),%s))",
+            self._prefix, change, endpoint.host or "null", endpoint.port, name, protocol,
+        )  # fmt: skip
+
     def bind_ephemeral(self) -> None:
         """Binds the listeners whose port is 0; after that :attr:`ports` has the real ports."""
-        for endpoint in self._endpoints:
+        for endpoint in self._endpoints.values():
             if endpoint.port == 0:
                 self._bind(endpoint)
 
     def open(self) -> None:
         """Binds all other listeners and begins to accept; ConfigInvalid for a port in use."""
-        for endpoint in self._endpoints:
+        for endpoint in self._endpoints.values():
             if endpoint.listener_name not in self._sockets:
                 self._bind(endpoint)
         self._hang_ups = HangUps()
@@ -147,8 +155,10 @@ class SocketServer:
 
     def add(self, endpoint: Endpoint, authenticator: ListenerAuthenticator | None) -> None:
         """Binds one more listener and begins to accept there; ConfigInvalid for a port in use."""
+        self._log_change("Adding", endpoint)
         self._log_new(endpoint.listener_name)
         self._bind(endpoint)
+        self._endpoints[endpoint.listener_name] = endpoint
         if authenticator is not None:
             self._authenticators[endpoint.listener_name] = authenticator
         self._begin_to_accept(endpoint.listener_name)
@@ -157,6 +167,7 @@ class SocketServer:
         """Closes a listener with its connections; does nothing if there is no such listener."""
         acceptor = self._acceptors.pop(listener_name, None)
         if acceptor is not None:
+            self._log_change("Removing", self._endpoints.pop(listener_name))
             acceptor.cancel()
             self._sockets.pop(listener_name).close()
         self._authenticators.pop(listener_name, None)

@@ -29,16 +29,24 @@ from replica_manager.log.log_manager import LogManager
 from replica_manager.log.unified_log import UnifiedLog
 
 _log = logging.getLogger("kafka.log.LogManager")
+_partition_log = logging.getLogger("kafka.cluster.Partition")
 
 
 class DiskLogs:
     """A :class:`~replica_manager.replication.replica_manager.ReplicaLogs` over a log manager."""
 
     def __init__(
-        self, manager: LogManager, broker_values: Callable[[], Mapping[str, ConfigValue]]
+        self,
+        manager: LogManager,
+        broker_values: Callable[[], Mapping[str, ConfigValue]],
+        broker_id: int,
     ) -> None:
         """``broker_values`` returns the broker's current configuration."""
         self.manager = manager
+        self._broker_id = broker_id
+        self._checkpointed: set[TopicPartition] = set()
+        """The partitions whose high watermark was in a checkpoint file."""
+        self._opened: set[TopicPartition] = set()
         self._broker_values = broker_values
         self._own_values: dict[str, dict[str, ConfigValue]] = {}
         self._configs: dict[str, LogConfig] = {}
@@ -54,6 +62,7 @@ class DiskLogs:
                     log = manager.log(topic_partition)
                     if log is not None and log.log_dir == log_dir:
                         log.update_high_watermark(high_watermark)
+                        self._checkpointed.add(topic_partition)
             except OSError as error:
                 manager.fail(
                     log_dir, f"Error while reading high watermarks in dir {log_dir}", error
@@ -111,9 +120,26 @@ class DiskLogs:
             raise KafkaStorage(
                 f"Can not create log for {partition} because log directories {offline} are offline"
             )
-        return manager.get_or_create(partition, self.config_of(partition.topic), topic_id)
+        log = manager.get_or_create(partition, self.config_of(partition.topic), topic_id)
+        if partition not in self._opened:
+            self._opened.add(partition)
+            self._log_opened(partition, log)
+        return log
+
+    def _log_opened(self, partition: TopicPartition, log: UnifiedLog) -> None:
+        if partition not in self._checkpointed:
+            _partition_log.info(
+                "[Partition %s broker=%d] No checkpointed highwatermark is found for partition %s",
+                partition, self._broker_id, partition,
+            )  # fmt: skip
+        _partition_log.info(
+            "[Partition %s broker=%d] Log loaded for partition %s with initial high watermark %d",
+            partition, self._broker_id, partition, log.high_watermark,
+        )  # fmt: skip
 
     def delete(self, partition: TopicPartition, /) -> None:
         """Deletes the partition's log and its future log."""
         self.manager.delete(partition)
         self.manager.delete(partition, is_future=True)
+        self._checkpointed.discard(partition)
+        self._opened.discard(partition)

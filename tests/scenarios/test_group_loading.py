@@ -124,6 +124,21 @@ def test_sessions_of_a_loaded_group_run_from_the_moment_it_is_loaded() -> None:
     assert world.group.generation_id == 5
 
 
+def test_each_member_of_a_loaded_group_is_named_in_the_log() -> None:
+    world = world_with((group_record(member("a"), member("b", "one")),))
+
+    [first, second] = [each for each in world.lines if "Loaded member" in each]
+    rest = "sessionTimeoutMs=10000, rebalanceTimeoutMs=30000, supportedProtocols=List(range))"
+    assert first == (
+        "INFO Loaded member MemberMetadata(memberId=a, groupInstanceId=None, clientId=a,"
+        f" clientHost=/127.0.0.1, {rest} in group {GROUP} with generation 4."
+    )
+    assert "groupInstanceId=Some(one)" in second
+    assert world.lines.index(second) < world.lines.index(
+        f"INFO [GroupCoordinator 1]: Loading group metadata for {GROUP} with generation 4"
+    )
+
+
 def test_a_waiting_member_is_sent_to_the_new_coordinator_when_the_group_moves() -> None:
     world = GroupWorld()
     a, b, c = world.consumers("a", "b", "c")

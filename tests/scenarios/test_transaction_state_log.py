@@ -57,6 +57,8 @@ def test_a_successor_goes_on_with_an_open_transaction() -> None:
     other = successor(world)
     assert other.state() is TransactionState.ONGOING
     assert other.transaction.start_ms == world.transaction.start_ms
+    text = "Completed loading transaction metadata from __transaction_state-0 for coordinator epoch"
+    assert other.lines[-1].text.endswith(f"{text} {EPOCH + 1}")
     assert other.end(producer, is_commit=True) is ErrorCode.none
     assert [marker.coordinator_epoch for _, marker in other.markers] == [EPOCH + 1, EPOCH + 1]
 

@@ -21,6 +21,7 @@ from typing_extensions import override
 from kafka_common.model import Broker, Endpoint, TopicPartition
 from kafka_common.net.client_security import PLAINTEXT
 from kafka_common.observability.metrics import Metrics
+from kafka_common.protocol.inter_broker_versions import version_of
 from kafka_common.protocol.messages import read_response, write
 from replica_manager.broker.broker_records import BrokerRecords
 from replica_manager.broker.feature_epoch import FeatureEpoch
@@ -133,7 +134,7 @@ class WorldStorage:
         self._executor = world.executor
         self.logs = LogManager(log_dirs, lambda: world.now_ms)
         self.logs.load({})
-        self.disk_logs = DiskLogs(self.logs, lambda: world.config.values)
+        self.disk_logs = DiskLogs(self.logs, lambda: world.config.values, 1)
         self.replica_logs = self.disk_logs if log_dirs else NoLogs()
 
     def min_in_sync_replicas(self, topic: str) -> int:
@@ -197,7 +198,7 @@ class BrokerWorld:
         # The two sessions share their interface by the contract tests, not by a base class.
         session = cast(ZooKeeperSession, self.session)
         self.controller = SwitchedController()
-        self.features = FeatureEpoch(session)
+        self.features = FeatureEpoch(session, 1, version_of("3.9-IV0"))
         self.administration = zookeeper_administration(
             session,
             executor,

@@ -41,7 +41,7 @@ from zkcontroller.core.effects import (
 )
 from zkcontroller.core.events import Reelect
 from zkcontroller.core.features import set_up_feature_versioning
-from zkcontroller.core.journal import csv, scala_hash_set, scala_map, scala_set
+from zkcontroller.core.journal import KAFKA_ZK_CLIENT, csv, scala_hash_set, scala_map, scala_set
 from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import distinct
 from zkcontroller.core.preferred_election import FIRST_CHECK_MS, ReplicaLeaderElections
@@ -208,7 +208,12 @@ class Failover:
             results = yield UnfencedBatch(
                 [Create(ControllerEpochZnode.PATH, ControllerEpochZnode.encode(0))]
             )
-            if isinstance(results[0], ZkCode) and results[0] is not ZkCode.NODE_EXISTS:
+            if not isinstance(results[0], ZkCode):
+                self._journal.info(
+                    "Successfully created /controller_epoch with initial epoch 0",
+                    KAFKA_ZK_CLIENT,
+                )
+            elif results[0] is not ZkCode.NODE_EXISTS:
                 raise ZooKeeperRefused(ControllerEpochZnode.PATH, results[0].name)
 
     def _read_controller(self) -> Procedure[tuple[int, Znode] | None]:

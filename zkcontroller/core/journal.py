@@ -19,6 +19,7 @@ PARTITION_STATE_MACHINE = "kafka.controller.ZkPartitionStateMachine"
 REPLICA_STATE_MACHINE = "kafka.controller.ZkReplicaStateMachine"
 TOPIC_DELETION_MANAGER = "kafka.controller.TopicDeletionManager"
 REQUEST_BATCH = "kafka.controller.ControllerBrokerRequestBatch"
+KAFKA_ZK_CLIENT = "kafka.zk.KafkaZkClient"
 
 SMALL_COLLECTION: Final = 4
 """Up to so many members Scala's immutable sets and maps have classes of their own."""
@@ -40,6 +41,7 @@ class Journal:
             REPLICA_STATE_MACHINE: f"[ReplicaStateMachine controllerId={controller_id}] ",
             TOPIC_DELETION_MANAGER: f"[Topic Deletion Manager {controller_id}] ",
             REQUEST_BATCH: "",
+            KAFKA_ZK_CLIENT: "",
         }
         self.is_tracing = is_tracing
         """Whether to make records that Kafka logs at TRACE: one per partition and request."""

@@ -27,6 +27,7 @@ from replica_manager.coordinators.groups.events import (
     Quantity,
 )
 from replica_manager.coordinators.groups.group import GroupMetadata, MemberBytes
+from replica_manager.coordinators.groups.member import Member
 from replica_manager.coordinators.groups.records import (
     SimpleRecord,
     encode_group_key,
@@ -124,6 +125,12 @@ class GroupMetadataManager:
         name = "kafka.coordinator.group.GroupMetadataManager"
         text = f"[GroupMetadataManager brokerId={broker_id}] {text}"
         self.outbox.append(CoordinatorLogLine(level, name, text))
+
+    def say_loaded(self, group: GroupMetadata, member: Member) -> None:
+        """Logs a member that was read from ``__consumer_offsets``."""
+        text = f"Loaded member {member} in group {group.group_id} with generation"
+        name = "kafka.coordinator.group.GroupMetadata$"
+        self.outbox.append(CoordinatorLogLine(Level.INFO, name, f"{text} {group.generation_id}."))
 
     def measure(self, quantity: Quantity, value: int) -> None:
         """Emits a measurement for the metrics."""

@@ -319,6 +319,8 @@ class GroupPartitions:
                 of_producer[group.group_id] = None
         group.offsets.load(load.offsets.get(group.group_id, {}), pending_of_producers)
         manager.adopt(group)
+        for member in group.members.values():
+            manager.say_loaded(group, member)
         manager.say(
             Level.INFO,
             f"Loading group metadata for {group.group_id} with generation {group.generation_id}",

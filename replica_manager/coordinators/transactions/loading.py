@@ -230,6 +230,11 @@ class TransactionTopicPartitions:
                 )
                 transit = transaction.prepare_completion(manager.now_ms)
                 self._markers.begin(transaction, load.coordinator_epoch, transit)
+        manager.say_of_log(
+            Level.INFO,
+            f"Completed loading transaction metadata from {_name(load.partition)} for coordinator"
+            f" epoch {load.coordinator_epoch}",
+        )
 
 
 def _name(partition: int) -> str:

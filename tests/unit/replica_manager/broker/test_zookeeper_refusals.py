@@ -31,6 +31,7 @@ from kafka_common.acls import (
 from kafka_common.errors import ZooKeeperRefused
 from kafka_common.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
 from kafka_common.protocol.delegation_tokens import DelegationTokenConfig
+from kafka_common.protocol.inter_broker_versions import version_of
 from replica_manager.broker.dynamic_config import DynamicConfig
 from replica_manager.broker.feature_epoch import FeatureEpoch
 from replica_manager.broker.refresher import Refresher
@@ -455,7 +456,7 @@ def register(world: World) -> Callable[[], Any]:
 
 
 def read_features(world: World) -> Callable[[], Any]:
-    features = FeatureEpoch(world.session)
+    features = FeatureEpoch(world.session, 1, version_of("3.9-IV0"))
 
     def task() -> Any:
         features.look()

@@ -290,7 +290,7 @@ def test_a_dynamic_key_without_effect_is_warned_about_when_it_is_set(
 
 async def test_what_the_storage_is_configured_for_changes_while_it_runs(tmp_path: Path) -> None:
     current = config(log__dirs=str(tmp_path))
-    storage = Storage(lambda: current, {}, lambda _: None)
+    storage = Storage(1, lambda: current, {}, lambda _: None)
     storage.load()
     storage.start()
     current = current.with_dynamic(

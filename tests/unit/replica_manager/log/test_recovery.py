@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tracemalloc
 from dataclasses import replace
@@ -495,3 +496,54 @@ def test_an_epoch_that_was_cut_off_does_not_hide_an_older_one_appended_since(
 
     assert again.epoch_entries == (EpochEntry(1, 0), EpochEntry(6, 4))
     assert again.latest_epoch == 6
+
+
+def test_the_log_says_where_the_states_of_producers_come_from(
+    world: LogWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With Kafka's lines: of a new log, of one opened again, and of one that is truncated."""
+    caplog.set_level("INFO")
+
+    def lines() -> list[str]:
+        texts = [re.sub(r"\d+( ?ms)", r"0\1", each.getMessage()) for each in caplog.records]
+        caplog.clear()
+        about = ("roducer", "Truncating")
+        return [each for each in texts if any(word in each for word in about)]
+
+    parent = world.directory.parent
+    loader = f"[LogLoader partition=orders-0, dir={parent}]"
+    unified = f"[UnifiedLog partition=orders-0, dir={parent}]"
+    states = "[ProducerStateManager partition=orders-0]"
+    snapshot = world.directory / "00000000000000000008.snapshot"
+
+    def rebuilt(prefix: str, end: int) -> list[str]:
+        return [
+            f"{prefix} Loading producer state till offset {end} with message format version 2",
+            f"{prefix} Reloading from producer snapshot and rebuilding producer state from offset"
+            f" {end}",
+        ]
+
+    def took(prefix: str, end: int) -> str:
+        times = "0ms for snapshot load and 0ms for segment recovery from offset"
+        return f"{prefix} Producer state recovery took {times} {end}"
+
+    log = filled(world, 4)
+    first, rolled = lines()
+    assert first == rebuilt(loader, 0)[0]
+    assert rolled == f"{states} Wrote producer snapshot at offset 6 with 1 producer ids in 0 ms."
+    log.close()
+    written = f"{states} Wrote producer snapshot at offset 8 with 1 producer ids in 0 ms."
+    assert lines() == [written]
+
+    again = world.open()
+    loaded = f"{states} Loading producer state from snapshot file"
+    assert lines() == [
+        *rebuilt(loader, 8),
+        f"{loaded} 'SnapshotFile(offset=8, file={snapshot})'",
+        took(loader, 8),
+    ]
+    again.truncate_to(7)
+    truncated = lines()
+    assert truncated[:3] == [f"{unified} Truncating to offset 7", *rebuilt(unified, 7)]
+    assert f"Deleted producer state snapshot {snapshot}" in truncated
+    assert truncated[-1] == took(unified, 7)

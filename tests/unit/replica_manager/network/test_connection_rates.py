@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from kafka_common.model import Endpoint
+from kafka_common.net.loopback_ports import free_port
 from kafka_common.observability.metrics import Metrics
 from replica_manager.broker.broker_quotas import BrokerQuotas
 from replica_manager.broker.broker_settings import limits_of
@@ -307,4 +308,24 @@ async def test_each_listener_begins_with_two_lines_and_requests_with_one(
         "Updated connection-accept-rate max connection creation rate to 7",
         f"{created}(INTERNAL)",
         f"{prefix} Enabling request processing.",
+    ]
+
+
+async def test_a_listener_that_is_added_and_removed_is_named(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kafka.network")
+    port = free_port()
+
+    async with server_with(world) as server:
+        server.add(Endpoint("", port, "THIRD", "PLAINTEXT"), None)
+        server.remove("THIRD")
+        server.remove("THIRD")
+        lines = [each for each in caplog.messages if "data-plane listeners" in each]
+
+    prefix = "[SocketServer listenerType=ZK_BROKER, nodeId=1]"
+    endpoints = f"endpoints ArrayBuffer(EndPoint(null,{port},ListenerName(THIRD),PLAINTEXT))"
+    assert lines == [
+        f"{prefix} Adding data-plane listeners for {endpoints}",
+        f"{prefix} Removing data-plane listeners for {endpoints}",
     ]
