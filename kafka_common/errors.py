@@ -19,7 +19,7 @@ MESSAGE_ONLY: Final = "{allowed}"
 """Forms of a ConfigException's sentence."""
 
 
-def _shortened(text: str, most: int = MAX_SHOWN_VALUE) -> str:
+def one_line(text: str, most: int = MAX_SHOWN_VALUE) -> str:
     """The text on one line, cut to ``most`` characters."""
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: most + 1])
     return shown if len(shown) <= most else shown[:most] + "…"
@@ -106,10 +106,10 @@ class ConfigInvalid(ZkControllerError):
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
         shown = repr(value[: MAX_SHOWN_VALUE + 1] if isinstance(value, str) else value)
-        sentence = f"invalid value {_shortened(shown)} for {_shortened(key)}: "
+        sentence = f"invalid value {one_line(shown)} for {one_line(key)}: "
         if value is None:
-            sentence = f"{_shortened(key)} is missing: expected "
-        super().__init__(sentence + _shortened(allowed, MAX_SHOWN_RULE))
+            sentence = f"{one_line(key)} is missing: expected "
+        super().__init__(sentence + one_line(allowed, MAX_SHOWN_RULE))
         self.key = key
         self.value = value
         self.allowed = allowed
@@ -124,9 +124,9 @@ class ConfigException(ConfigInvalid):
 
     def __init__(self, key: str, value: object, allowed: str, form: str = INVALID_VALUE) -> None:
         super().__init__(key, value, allowed)
-        shown = _shortened(str(value)[: MAX_SHOWN_VALUE + 1])
-        rule = _shortened(allowed, MAX_SHOWN_RULE)
-        self.args = (form.format(value=shown, key=_shortened(key), allowed=rule),)
+        shown = one_line(str(value)[: MAX_SHOWN_VALUE + 1])
+        rule = one_line(allowed, MAX_SHOWN_RULE)
+        self.args = (form.format(value=shown, key=one_line(key), allowed=rule),)
 
 
 class NotInstalled(ZkControllerError):

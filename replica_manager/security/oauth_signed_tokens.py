@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 from typing_extensions import override
 
-from kafka_common.errors import ConfigInvalid
+from kafka_common.errors import ConfigInvalid, one_line
 from replica_manager.security.oauth_http import HttpFailed, Retries, fetched, file_of
 from replica_manager.security.oauth_tokens import IllegalToken, OAuthBearerToken
 
@@ -160,7 +160,7 @@ class SignedTokens:
         try:
             return self._token(self._verified(token))
         except IllegalToken as illegal:
-            _log.warning("Could not validate the access token: %s", illegal)
+            _log.warning("Could not validate the access token: %s", one_line(str(illegal)))
             raise
 
     def _verified(self, token: str) -> Mapping[str, Any]:

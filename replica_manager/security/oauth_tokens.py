@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import orjson
 
-from kafka_common.errors import ConfigInvalid, SaslRefused
+from kafka_common.errors import ConfigInvalid, SaslRefused, one_line
 from kafka_common.java import parse_int
 from kafka_common.observability.java_values import java_list
 from replica_manager.configuration.config_keys import ConfigValue, text_of
@@ -33,7 +33,6 @@ _DEFAULT_LIFETIME_S: Final = "3600"
 _OWN_CLAIMS: Final = ("iat", "exp")
 MOST_LOGGED: Final = 1_000
 """The most characters of a principal's name or of a token's claims in a log line."""
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _MAX_LONG: Final = 2**63 - 1
 _log = logging.getLogger(
     "org.apache.kafka.common.security.oauthbearer.internals.unsecured."
@@ -159,8 +158,8 @@ class UnsecuredTokens:
         self._check_scopes(claims)
         _log.info(
             "Successfully validated token with principal %s: %s",
-            _one_line(name),
-            _one_line(_map_text(claims)),
+            one_line(name, MOST_LOGGED),
+            one_line(_map_text(claims), MOST_LOGGED),
         )
         return OAuthBearerToken(name, round(min(expires_s * 1000, _MAX_LONG)))
 
@@ -191,11 +190,6 @@ def _map_text(claims: Mapping[str, object]) -> str:
         for name, value in claims.items()
     }
     return f"{{{', '.join(f'{name}={texts[name]}' for name in java_hash_map_order(list(texts)))}}}"
-
-
-def _one_line(text: str) -> str:
-    """The begin of the text, without control characters: anyone may have written it."""
-    return _CONTROL.sub(" ", text[:MOST_LOGGED])
 
 
 def _claims_in(token: str) -> dict[str, object]:

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from kafka_common.errors import SaslRefused
+from kafka_common.errors import SaslRefused, one_line
 from kafka_common.protocol import scram
 from kafka_common.protocol.oauthbearer import ERROR_RECEIVED, OAUTHBEARER, ClientInitialResponse
 from kafka_common.protocol.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism
@@ -200,11 +200,12 @@ class OAuthBearerServer:
             return self._error.encode()
         name = valid.principal_name
         if response.authorization_id not in ("", name):
-            raise _refused(
+            text = (
                 "Authentication failed: Client requested an authorization id "
                 f"({response.authorization_id}) that is different from the token's principal name "
                 f"({name})"
             )
+            raise LoginFailed(one_line(text), client_text=text)
         self.username = name
         self.lifetime_ms = min(valid.expires_at_ms - self._now_ms(), MAX_LIFETIME_MS)
         return b""

@@ -119,7 +119,9 @@ def test_a_token_must_say_what_is_expected(
         usual.validate(token)
 
 
-def test_who_cannot_sign_gets_no_token_accepted(usual: SignedTokens, issuer: TokenIssuer) -> None:
+def test_who_cannot_sign_gets_no_token_accepted(
+    usual: SignedTokens, issuer: TokenIssuer, caplog: pytest.LogCaptureFixture
+) -> None:
     token = issuer.token()
     head, body, signature = token.split(".")
     unsigned = issuer.token("shared", headers={"kid": "rsa"})  # by a secret, named as an RSA key
@@ -132,10 +134,12 @@ def test_who_cannot_sign_gets_no_token_accepted(usual: SignedTokens, issuer: Tok
         (f"eyJhbGciOiJub25lIn0.{body}.", "no key for algorithm none"),
         (f"{head}.{body}", "Not enough segments"),
         ("a.b.c", "Invalid"),
+        (issuer.token("rsa", headers={"kid": "a\nINFO b"}), "key id a"),
         ("", "Not enough segments"),
     ):
         with pytest.raises(IllegalToken, match=reason):
             usual.validate(shown)
+    assert all(line.isprintable() for line in caplog.messages)
 
 
 def test_claims_may_have_other_names_and_clocks_may_differ(

@@ -227,7 +227,7 @@ def test_what_a_stranger_writes_into_a_token_is_one_short_line_of_the_log(
 
     [line] = [each.getMessage() for each in caplog.records if "Successfully" in each.getMessage()]
     assert line.isprintable()
-    assert line.startswith("Successfully validated token with principal a [2026-01-01] INFO b: {")
+    assert line.startswith("Successfully validated token with principal a\\n[2026-01-01] INFO b: {")
     assert len(line) < 2_200
 
 
@@ -275,8 +275,9 @@ def test_a_refusal_takes_two_messages(validate: UnsecuredTokens, error: str) -> 
 
 def test_only_the_principal_itself_may_be_meant() -> None:
     server().step(ClientInitialResponse(token(), "alice").encode())
-    with pytest.raises(LoginFailed, match=r"authorization id \(bob\)"):
-        server().step(ClientInitialResponse(token(), "bob").encode())
+    with pytest.raises(LoginFailed, match=r"authorization id \(bob\\nINFO\)") as refused:
+        server().step(ClientInitialResponse(token(), "bob\nINFO").encode())
+    assert "(bob\nINFO)" in str(refused.value.client_text)
 
 
 @pytest.mark.parametrize(
