@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ import pytest
 
 from tests.peers.cluster import Cluster
 from tests.support.doctor_causes import FROZEN_S, World
+from tests.support.suspension import suspend
 from zkcontroller.zookeeper.requests import Create, Znode
 
 pytestmark = pytest.mark.integration
@@ -103,7 +102,7 @@ def test_a_deletion_that_a_reassignment_blocks_is_unblocked(world: World) -> Non
     world.start(new, zookeeper_session_timeout_ms="20000")
     world.create("moving", (first, second))
     # It cannot catch up, and dies before it has begun.
-    os.kill(world.cluster.brokers[new].pid, signal.SIGSTOP)
+    suspend(world.cluster.brokers[new].pid)
     asked = ("-b", world.cluster.bootstrap(world.controller))
     start = ("reassign", "start", f"moving-0:{new},{second}", "--timeout", str(FROZEN_S))
     world.zkctl(*start, *asked, "--yes")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
-import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -21,6 +19,7 @@ from kafka_history.readers.local_ingest import ingest_here
 from kafka_history.rules.history import EventHistory
 from tests.integration.conftest import Client, OpenClient
 from tests.integration.zookeeper_proxy import Fate, Proxy
+from tests.support.suspension import suspended
 from tests.support.zookeepers import PATIENCE_S
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.jute import OpCode
@@ -312,10 +311,9 @@ def test_a_frozen_server_only_delays(
 ) -> None:
     client = open_client(own_zookeeper.connect + "/kafka")
 
-    os.kill(own_zookeeper.pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as threads:
-        landed = threads.submit(client.session.write, Create("/a"))
-        os.kill(own_zookeeper.pid, signal.SIGCONT)
+        with suspended(own_zookeeper.pid):
+            landed = threads.submit(client.session.write, Create("/a"))
         assert landed.result(PATIENCE_S) == Written("/a", 0, -1)
 
 

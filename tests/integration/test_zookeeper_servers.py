@@ -14,6 +14,7 @@ import pytest
 
 from kafka_common.errors import NotInstalled, ZooKeeperUnavailable
 from tests.integration.conftest import OpenClient
+from tests.support.suspension import suspend
 from tests.support.zookeepers import PATIENCE_S
 from zkcontroller.zookeeper.container import ZooKeeperContainer
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, is_serving
@@ -68,7 +69,7 @@ def test_data_outlives_a_stop_and_a_kill(
 @pytest.mark.integration
 def test_a_frozen_server_can_be_stopped(own_zookeeper: EmbeddedZooKeeper) -> None:
     pid = own_zookeeper.pid
-    os.kill(pid, signal.SIGSTOP)
+    suspend(pid)
 
     own_zookeeper.stop()
 

@@ -32,6 +32,7 @@ from kraft.raft.control_records import LeaderChange
 from kraft.raft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from kraft.raft.wire import read_response, write_request
 from tests.support.quorum import free_ports
+from tests.support.suspension import suspend
 
 CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
 STORAGE_TOOL: Final = "kafka.tools.StorageTool"
@@ -106,7 +107,7 @@ class Voter(ABC):
         assert self.process is not None
         assert not self.has_died, self.obituary()
         self.is_frozen = True
-        self.process.send_signal(signal.SIGSTOP)
+        suspend(self.process.pid)
         self._note("was frozen")
 
     def thaw(self) -> None:

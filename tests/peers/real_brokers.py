@@ -9,13 +9,12 @@ automatic creation may place its replicas on every live broker.
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from os import kill
 from typing import Final
 
 from tests.peers.cluster import Cluster, PartitionView
+from tests.support.suspension import suspended
 from zkcontroller.zookeeper.requests import Znode
 
 OURS: Final = 4
@@ -103,14 +102,8 @@ class RealBrokers(Cluster):
     @contextmanager
     def frozen(self, *broker_ids: int) -> Iterator[None]:
         """These brokers stand still meanwhile, for less than their sessions last."""
-        pids = [self.brokers[broker_id].pid for broker_id in broker_ids]
-        for pid in pids:
-            kill(pid, signal.SIGSTOP)
-        try:
+        with suspended(*(self.brokers[broker_id].pid for broker_id in broker_ids)):
             yield
-        finally:
-            for pid in pids:
-                kill(pid, signal.SIGCONT)
 
     def elect_ours(self) -> None:
         """Moves the controllership to our broker."""

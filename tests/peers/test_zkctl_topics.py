@@ -5,8 +5,6 @@ Kafka's tools are those of 3.9.1 on both, and 2.8.2's where ZooKeeper is asked.
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
@@ -22,6 +20,7 @@ from tests.integration.zkctl_brokers import FIRST_MS, RECORDS, create
 from tests.peers.clients import run_tool
 from tests.peers.cluster import PROPERTIES, Cluster
 from tests.peers.kafka_versions import required_libs
+from tests.support.suspension import suspend
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import Committed, Create, Delete, ZkTransaction
 
@@ -299,7 +298,7 @@ def test_a_dead_broker_is_seen_alike_and_its_deletions_and_moves_are_solved(
     real.zkctl("topic", "create", "spared", "--replica-assignment", f"{alive}:{dead}")
     real.zkctl("topic", "create", "moving", "--replica-assignment", str(alive))
     # It cannot catch up, and dies before it has begun.
-    os.kill(real.brokers[dead].pid, signal.SIGSTOP)
+    suspend(real.brokers[dead].pid)
     at_controller = ("-b", real.bootstrap(alive))
     real.run(*at_controller, "reassign", "start", f"moving-0:{dead}", "--yes")
 

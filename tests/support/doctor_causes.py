@@ -6,8 +6,6 @@ Each cause is a context: the trouble lasts until its end, and the cluster is wel
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from benchmarks.broker_process import BrokerProcess
 from tests.peers.cluster import Cluster
 from tests.support.cli_world import zkctl_here
+from tests.support.suspension import suspended
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, Written, Znode
 
 IDS: Final = (1, 2, 3)
@@ -139,15 +138,12 @@ class World:
     def frozen(self, *broker_ids: int, patience_s: int = FROZEN_S) -> Iterator[None]:
         """These processes stand still meanwhile; ``zkctl`` waits so long for each."""
         pids = [self.cluster.brokers[broker_id].pid for broker_id in broker_ids]
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
         self._timeout = ("--timeout", str(patience_s))
         try:
-            yield
+            with suspended(*pids):
+                yield
         finally:
             self._timeout = ()
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
 
     def read(self, path: str) -> bytes:
         """The data of a znode that is there."""
@@ -449,7 +445,8 @@ def _frozen_controller(world: World) -> Iterator[tuple[str, ...]]:
 def _no_controller(world: World) -> Iterator[tuple[str, ...]]:
     epoch = world.cluster.controller_epoch()
     with world.frozen(*IDS):
-        world.cluster.session.write(Delete("/controller"))
+        deleted = world.cluster.session.write(Delete("/controller"))
+        assert isinstance(deleted, Written)
         yield ()
     world.cluster.wait_until(
         lambda: (

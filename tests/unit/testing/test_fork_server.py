@@ -14,6 +14,7 @@ from typing import Final
 
 import pytest
 
+from tests.support.suspension import suspend
 from zkcontroller_testing import fork_server
 from zkcontroller_testing.fork_server import ForkedProcess, ForkServer
 
@@ -135,7 +136,7 @@ def test_another_server_does_what_one_had_not_begun_that_was_killed(programs: Pr
     [server] = (each for each in fork_server.servers.values() if waiting.pid in _children(each))
     waiting.kill()
     assert waiting.wait(WAIT_S) == -signal.SIGKILL
-    os.kill(server, signal.SIGSTOP)
+    suspend(server)
     with ThreadPoolExecutor(1) as pool:
         started = pool.submit(programs.start, "files")
         time.sleep(0.1)  # for the request to be sent; a later one finds the server gone
