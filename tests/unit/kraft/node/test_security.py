@@ -17,6 +17,7 @@ from kafka_common.net.client_security import PLAINTEXT, Credentials
 from kafka_common.net.connection import Connection
 from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.messages import read_response
+from kafka_common.protocol.oauthbearer import OAUTHBEARER
 from kafka_common.protocol.scram import ScramMechanism, salt_password
 from kafka_common.protocol.versioned_messages import request_schema
 from kraft.metadata.bootstrap import BOOTSTRAP_FILE, BootstrapMetadata, encode_bootstrap
@@ -26,6 +27,7 @@ from kraft.node.scram_arguments import parse_scram
 from kraft.raft.messages import DescribeQuorumRequest, RaftRequest, VoteRequest
 from kraft.raft.values import OffsetAndEpoch, ReplicaKey
 from kraft.raft.wire import api_key_of, write_request
+from replica_manager.security.logins import module_of
 from tests.support.certificates import Authority
 from tests.support.quorum import CLUSTER_ID, QUICK, eventually, in_the_end
 from tests.support.secured_quorum import (
@@ -38,6 +40,14 @@ from tests.support.secured_quorum import (
 )
 
 PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+TOKENS: Final = {
+    "sasl.enabled.mechanisms": OAUTHBEARER,
+    "sasl.mechanism.controller.protocol": OAUTHBEARER,
+    "listener.name.controller.oauthbearer.sasl.jaas.config": (
+        f"{module_of(OAUTHBEARER)} required unsecuredLoginStringClaim_sub=controller;"
+    ),
+}
+"""Voters that log in by tokens instead of passwords."""
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +74,14 @@ def of_protocol(protocol: str, certificates: Mapping[str, str]) -> dict[str, str
     }
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    ("protocol", "others"), [*((each, {}) for each in PROTOCOLS), ("SASL_PLAINTEXT", TOKENS)]
+)
 async def test_secured_voters_elect_a_leader_and_commit(
-    tmp_path: Path, certificates: Mapping[str, str], protocol: str
+    tmp_path: Path, certificates: Mapping[str, str], protocol: str, others: Mapping[str, str]
 ) -> None:
-    quorum = SecuredQuorum(tmp_path, of_protocol(protocol, certificates), (1, 2, 3))
+    properties = {**of_protocol(protocol, certificates), **others}
+    quorum = SecuredQuorum(tmp_path, properties, (1, 2, 3))
     try:
         await quorum.start(1, 2, 3)
         leader = await quorum.leader()
