@@ -52,7 +52,7 @@ from zkcontroller_testing.door import Peer
 from zkcontroller_testing.faults import Action, Fault, api_named, error_named
 from zkcontroller_testing.holds import HoldPoint, HoldServer
 from zkcontroller_testing.ledger import Ledger
-from zkcontroller_testing.listeners import client_settings, protocol_named, security_properties
+from zkcontroller_testing.listeners import client_settings, kind_named, security_properties
 from zkcontroller_testing.loop_thread import LoopThread
 from zkcontroller_testing.network import LOOPBACK, BrokerPorts, Network
 from zkcontroller_testing.reserved_ports import ReservedPorts
@@ -86,7 +86,8 @@ class KafkaCluster:
 
     ``zookeeper``: ``embedded`` (its own; needs Java), ``shared`` (one for all workers of a pytest
     run), ``container`` (Docker), or ``host:port/chroot`` of a running one.  ``listeners``: the
-    security of the clients' listener, ``plaintext``, ``tls``, ``sasl`` or ``sasl_tls``.
+    security of the clients' listener, ``plaintext``, ``tls``, ``sasl``,
+    ``sasl_tls``, ``oauth`` or ``oauth_tls``.
     ``configs``: keys of ``server.properties`` for every broker; ``broker_configs``: the same by
     broker id, such as ``broker.rack``.  ``disks``: by broker id, the size in MB of a disk for the
     broker's data alone; needs root.
@@ -108,7 +109,7 @@ class KafkaCluster:
     ) -> None:
         if not 1 <= brokers <= MOST_BROKERS:
             raise ConfigInvalid("brokers", brokers, f"is not between 1 and {MOST_BROKERS}")
-        self._protocol = protocol_named(listeners)
+        self._clients = kind_named(listeners)
         self._kind = zookeeper
         self._configs = dict(configs or {})
         self._shared_directory = shared_directory
@@ -180,7 +181,7 @@ class KafkaCluster:
 
     def client_config(self) -> dict[str, str]:
         """The configuration of a librdkafka client: addresses and security."""
-        settings = client_settings(self._protocol, self.directory / "certificates")
+        settings = client_settings(self._clients, self.directory / "certificates")
         return {"bootstrap.servers": self.bootstrap_servers, **settings}
 
     @property
@@ -685,14 +686,14 @@ class KafkaCluster:
         stack.callback(self._network.close)
         at = {
             each: self._network.add_broker(
-                each, ports.take(), ports.take(), is_tls=self._protocol.endswith("SSL")
+                each, ports.take(), ports.take(), is_tls=self._clients.has_tls
             )
             for each in self.broker_ids
         }
         self._internal_doors = tuple((LOOPBACK, each.internal_door) for each in at.values())
         self._file.zookeeper.connect = self._zookeeper.connect
         self._file.brokers = [BrokerEntry(each, ports.clients_door) for each, ports in at.items()]
-        secured = security_properties(self._protocol, self.directory / "certificates")
+        secured = security_properties(self._clients, self.directory / "certificates")
         self._brokers = BrokerProcesses(
             self._file,
             {each: ports.internal for each, ports in at.items()},
@@ -737,12 +738,12 @@ class KafkaCluster:
             return answer_of(await ask_metadata(connection))
 
     def _require_readable_clients(self, name: str, value: object) -> None:
-        if self._protocol.endswith("SSL"):
+        if self._clients.has_tls:
             raise ConfigInvalid(
                 name,
                 value,
-                f"what clients send by {self._protocol} cannot be read on its way: it can be cut, "
-                "not picked out",
+                f"what clients send by {self._clients.protocol} cannot be read on its way: it can "
+                "be cut, not picked out",
             )
 
     def _arrange(self, fault: Fault, topic: str | None, times: int | None) -> Fault:

@@ -1,4 +1,4 @@
-"""The security of the clients' listener: none, TLS, SASL, or both.
+"""The security of the clients' listener: none, TLS, SASL by password or by token, or both.
 
 Brokers use a listener of their own without TLS or SASL, so that a proxy can read their requests.
 """
@@ -9,57 +9,98 @@ import datetime
 import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka_common.errors import ConfigInvalid
 
-PROTOCOLS: Final = {
-    "plaintext": "PLAINTEXT",
-    "tls": "SSL",
-    "sasl": "SASL_PLAINTEXT",
-    "sasl_tls": "SASL_SSL",
-}
 USER: Final = "alice"
 PASSWORD: Final = "alice-secret"
-_PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+_MODULES: Final = "org.apache.kafka.common.security"
 
 
-def protocol_named(listeners: str) -> str:
-    """Kafka's name of the security protocol; ConfigInvalid if the name is unknown."""
-    if listeners not in PROTOCOLS:
-        raise ConfigInvalid("listeners", listeners, f"is none of {', '.join(PROTOCOLS)}")
-    return PROTOCOLS[listeners]
+class _Mechanism(NamedTuple):
+    """How clients log in: for the broker, the login module; for librdkafka, its settings."""
+
+    name: str
+    login: str
+    settings: Mapping[str, str]
 
 
-def security_properties(protocol: str, directory: Path) -> dict[str, str]:
+_PASSWORD: Final = _Mechanism(
+    "PLAIN",
+    f'plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
+    {"sasl.username": USER, "sasl.password": PASSWORD},
+)
+_TOKEN: Final = _Mechanism(
+    "OAUTHBEARER",
+    "oauthbearer.OAuthBearerLoginModule required;",
+    {
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": f"principal={USER}",
+    },
+)
+
+
+class ListenerKind(NamedTuple):
+    """What clients speak: Kafka's security protocol, and how they log in."""
+
+    protocol: str
+    mechanism: _Mechanism | None = None
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether what clients send cannot be read on its way."""
+        return self.protocol.endswith("SSL")
+
+
+KINDS: Final[Mapping[str, ListenerKind]] = {
+    "plaintext": ListenerKind("PLAINTEXT"),
+    "tls": ListenerKind("SSL"),
+    "sasl": ListenerKind("SASL_PLAINTEXT", _PASSWORD),
+    "sasl_tls": ListenerKind("SASL_SSL", _PASSWORD),
+    "oauth": ListenerKind("SASL_PLAINTEXT", _TOKEN),
+    "oauth_tls": ListenerKind("SASL_SSL", _TOKEN),
+}
+"""By the name in the arguments of a cluster.  The tokens of ``oauth`` are unsecured ones."""
+
+
+def kind_named(listeners: str) -> ListenerKind:
+    """The kind with that name; ConfigInvalid if the name is unknown."""
+    if listeners not in KINDS:
+        raise ConfigInvalid("listeners", listeners, f"is none of {', '.join(KINDS)}")
+    return KINDS[listeners]
+
+
+def security_properties(kind: ListenerKind, directory: Path) -> dict[str, str]:
     """The broker's configuration for the listener CLIENTS; writes certificates if needed."""
+    protocol, mechanism = kind
     properties = {
         "listener.security.protocol.map": f"INTERNAL:PLAINTEXT,CLIENTS:{protocol}",
         "inter.broker.listener.name": "INTERNAL",
     }
-    if protocol.endswith("SSL"):
+    if kind.has_tls:
         _write_certificates(directory)
         properties |= {
             "listener.name.clients.ssl.keystore.type": "PEM",
             "listener.name.clients.ssl.keystore.location": str(directory / "server.pem"),
         }
-    if protocol.startswith("SASL"):
+    if mechanism is not None:
+        prefix = f"listener.name.clients.{mechanism.name.lower()}."
         properties |= {
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.clients.plain.sasl.jaas.config": (
-                f'{_PLAIN_MODULE} user_{USER}="{PASSWORD}";'
-            ),
+            "sasl.enabled.mechanisms": mechanism.name,
+            f"{prefix}sasl.jaas.config": f"{_MODULES}.{mechanism.login}",
         }
     return properties
 
 
-def client_settings(protocol: str, directory: Path) -> Mapping[str, str]:
+def client_settings(kind: ListenerKind, directory: Path) -> Mapping[str, str]:
     """The configuration that a librdkafka client needs besides the addresses."""
+    protocol, mechanism = kind
     settings = {"security.protocol": protocol}
-    if protocol.endswith("SSL"):
+    if kind.has_tls:
         settings["ssl.ca.location"] = str(directory / "ca.pem")
-    if protocol.startswith("SASL"):
-        settings |= {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD}
+    if mechanism is not None:
+        settings |= {"sasl.mechanism": mechanism.name, **mechanism.settings}
     return settings if len(settings) > 1 else {}
 
 

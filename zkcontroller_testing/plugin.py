@@ -27,7 +27,7 @@ _OWNERS: Final = pytest.StashKey[list[_Owner]]()
 _OPTIONS: Final = {
     "kafka_brokers": "how many brokers a cluster has (default: 3)",
     "kafka_zookeeper": "embedded, shared, container, or HOST:PORT/CHROOT (default: shared)",
-    "kafka_listeners": "what clients speak: plaintext, tls, sasl or sasl_tls (default: plaintext)",
+    "kafka_listeners": "what clients speak: plaintext (default), tls, sasl[_tls] or oauth[_tls]",
     "kafka_artefacts": "a folder for the logs of the clusters of failed tests",
 }
 

@@ -3,7 +3,7 @@ export interface Wait { timeoutS?: number }
 export interface ClusterSettings {
   brokers?: number;
   zookeeper?: string;
-  listeners?: 'plaintext' | 'tls' | 'sasl' | 'sasl_tls';
+  listeners?: 'plaintext' | 'tls' | 'sasl' | 'sasl_tls' | 'oauth' | 'oauth_tls';
   configs?: Record<string, string>;
   disks?: Record<number, number>;
 }

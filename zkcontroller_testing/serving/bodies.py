@@ -94,7 +94,8 @@ class NewClusterFields(_Fields):
         ),
     ] = "shared"
     listeners: Annotated[
-        Literal["plaintext", "tls", "sasl", "sasl_tls"], Meta(description="What clients speak.")
+        Literal["plaintext", "tls", "sasl", "sasl_tls", "oauth", "oauth_tls"],
+        Meta(description="What clients speak."),
     ] = "plaintext"
     configs: Annotated[Configs, Meta(description="Keys of server.properties for all brokers.")] = {}
     broker_configs: Annotated[

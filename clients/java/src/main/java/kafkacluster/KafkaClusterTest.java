@@ -18,7 +18,7 @@ public @interface KafkaClusterTest {
     /** {@code shared}: one for all clusters of a run; {@code embedded}; {@code HOST:PORT/CHROOT}. */
     String zookeeper() default "shared";
 
-    /** {@code plaintext}, {@code tls}, {@code sasl}, {@code sasl_tls}. */
+    /** {@code plaintext}, {@code tls}, {@code sasl}, {@code sasl_tls}, {@code oauth}, {@code oauth_tls}. */
     String listeners() default "plaintext";
 
     /** {@code KEY=VALUE} of every server.properties. */
