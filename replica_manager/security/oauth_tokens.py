@@ -103,9 +103,10 @@ def _list_of(text: str) -> list[str]:
     if len(text) <= 1:
         return []
     elements = text[1:].split(text[0])
-    named = [each for each in elements if each]
-    # Kafka puts empty elements, however many there are, behind the others as one.
-    return named if len(named) == len(elements) else [*named, ""]
+    has_empty = "" in elements
+    while elements and not elements[-1]:  # as String.split of Java
+        elements.pop()
+    return [*elements, ""] if has_empty else elements
 
 
 _CLAIMS: Final[Mapping[str, Callable[[str], object]]] = {

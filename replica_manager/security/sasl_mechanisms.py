@@ -25,7 +25,7 @@ from replica_manager.security.oauth_tokens import IllegalToken, OAuthBearerToken
 
 PLAIN = "PLAIN"
 MAX_LIFETIME_MS: Final = 86_400_000 * 365_000
-"""The longest session, some thousand years: a later end of a token has no effect."""
+"""The longest session, a thousand years: a later end of a token has no effect."""
 _oauth_log = logging.getLogger(
     "org.apache.kafka.common.security.oauthbearer.internals.OAuthBearerSaslServer"
 )
