@@ -11,7 +11,15 @@ from http.client import HTTPException
 from typing import Final, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import (
+    BaseHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    Request,
+    build_opener,
+)
+
+from typing_extensions import override
 
 from kafka_common.errors import ConfigInvalid, ZkControllerError
 
@@ -41,6 +49,12 @@ class Retries(NamedTuple):
         return self._replace(max_s=0.0)
 
 
+class _NoRedirection(HTTPRedirectHandler):
+    @override
+    def redirect_request(self, *_: object) -> None:
+        """None: the response counts as an error."""
+
+
 def file_of(key: str, url: str | None) -> str | None:
     """The path in an address ``file:``, None for HTTP; ConfigInvalid for any other address."""
     parts = urlsplit((url or "").strip())
@@ -61,17 +75,21 @@ def fetched(
 ) -> bytes:
     """The body of the response to a GET, or with a ``body`` to a POST.  Blocks.
 
-    HttpFailed, without secrets, if no response of at most ``MOST_BYTES`` came.
+    HttpFailed, without secrets, if no response of at most ``MOST_BYTES`` came.  With an
+    ``authorization`` no redirection is followed: the secret is for this address.
     """
     headers = {"Accept": "application/json", "Cache-Control": "no-cache"}
+    handlers: list[BaseHandler] = [HTTPSHandler(context=tls)]
     if authorization is not None:
         headers["Authorization"] = authorization
+        handlers.append(_NoRedirection())
+    opener = build_opener(*handlers)
     end_s = time.monotonic() + retries.max_s
     pause_s = retries.backoff_s
     while True:
         try:
             request = Request(url, body, headers)
-            with urlopen(request, timeout=retries.timeout_s, context=tls) as response:
+            with opener.open(request, timeout=retries.timeout_s) as response:
                 data: bytes = response.read(MOST_BYTES + 1)
         except HTTPError as error:
             failed = HttpFailed(f"HTTP response {error.code}")

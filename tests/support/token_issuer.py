@@ -102,17 +102,20 @@ class _Handler(BaseHTTPRequestHandler):
         body = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
         self.server.requests.append(f"{self.path} {' '.join(body.get('scope', []))}".strip())
         given = b64decode(self.headers["Authorization"].removeprefix("Basic "))
-        if given != b"kafka:s+cret" or body["grant_type"] != ["client_credentials"]:
+        if self.path == "/moved":
+            self._respond(302, {}, Location="/token")
+        elif given != b"kafka:s+cret" or body["grant_type"] != ["client_credentials"]:
             self._respond(401, {"error": "invalid_client"})
         else:
             self._respond(200, {"access_token": self.server.issuer.token(sub="broker")})
 
-    def _respond(self, code: int, body: object) -> None:
+    def _respond(self, code: int, body: object, **headers: str) -> None:
         if self.server.failures:
             code = self.server.failures.pop(0)
         data = json.dumps(body).encode()
         self.send_response(code)
-        self.send_header("Content-Length", str(len(data)))
+        for name, value in {"Content-Length": str(len(data)), **headers}.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
 

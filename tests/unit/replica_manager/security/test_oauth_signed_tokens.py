@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from replica_manager.security.oauth_settings import (
 from replica_manager.security.oauth_signed_tokens import SignedTokens
 from replica_manager.security.oauth_tokens import IllegalToken
 from tests.support.token_issuer import AUDIENCE, ISSUER, IssuerServer, TokenIssuer, issuer_server
+from tests.unit.replica_manager.security.listeners import AUTHORITY, SERVER, context
 from zkcontroller_testing.waiting import until
 
 KEY = "sasl.jaas.config"
@@ -280,6 +282,30 @@ def test_a_token_endpoint_that_refuses_is_asked_once(server: IssuerServer) -> No
 
     assert server.requests == ["/token"]
     assert "wrong" not in str(refused.value)
+
+
+def test_a_secret_goes_to_no_other_address(server: IssuerServer) -> None:
+    login = credentials(server.url("/moved"), SECRETS)
+    with pytest.raises(SaslRefused, match="HTTP response 302"):
+        login.token()
+
+    assert set(server.requests) == {"/moved"}
+
+
+def test_whom_to_trust_at_an_address_says_the_login_module(
+    server: IssuerServer, tmp_path: Path
+) -> None:
+    server.socket = context(ssl.PROTOCOL_TLS_SERVER, SERVER).wrap_socket(
+        server.socket, server_side=True
+    )
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_text(AUTHORITY.identity.certificate_pem)
+    url = server.url("/token").replace("http:", "https:")
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(trusted)}
+
+    assert credentials(url, SECRETS | trust).token().count(".") == 2
+    with pytest.raises(SaslRefused, match="CERTIFICATE_VERIFY_FAILED"):
+        credentials(url, SECRETS).token()
 
 
 def test_a_token_may_be_in_a_file_that_is_replaced(tmp_path: Path) -> None:
