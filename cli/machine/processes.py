@@ -69,8 +69,11 @@ class ProcessId:
 
     @property
     def is_suspended(self) -> bool:
-        """Whether the process is suspended by a signal, such as SIGSTOP."""
-        return _state_of(self.pid) in _SUSPENDED and self.is_alive
+        """Whether the process is suspended by a signal, such as SIGSTOP: each of its threads.
+
+        One thread gets the signal, and stops the others when it gets a processor.
+        """
+        return _thread_states(self.pid) <= _SUSPENDED and self.is_alive
 
     def runs(self, *arguments: str) -> bool:
         """Whether the process is this user's, with those arguments in its command line in order.
@@ -262,20 +265,34 @@ def _start_of(pid: int, *, zombies: bool = False) -> str | None:
     return None if state in _ENDED and not zombies else started
 
 
-def _state_of(pid: int) -> str:
-    return _state_and_start(pid)[0]
+def _thread_states(pid: int) -> frozenset[str]:
+    """The states of the threads; that of the process where threads are not shown."""
+    try:
+        threads = list((_PROC / str(pid) / "task").iterdir())
+    except OSError:
+        return frozenset({_state_and_start(pid)[0]})
+    stats = filter(None, map(_stat_in, threads))  # without those that end just now
+    return frozenset(state for state, *_ in stats)
 
 
 def _state_and_start(pid: int) -> tuple[str, str | None]:
     if not _PROC.exists():
         return _state_and_start_by_ps(pid)
-    try:
-        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
+    stat = _stat_in(_PROC / str(pid))
+    if stat is None:
         return "", None
-    # The command's name is in parentheses and may contain any character: split at the last one.
-    state, *fields = stat.rpartition(")")[2].split()
+    state, *fields = stat
     return state, f"{_boot_id()} {fields[18]}"
+
+
+def _stat_in(folder: Path) -> list[str] | None:
+    """What the system says of a process or thread, from its state on; None if it has ended."""
+    try:
+        stat = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command's name is in parentheses and may contain any character: split at the last one.
+    return stat.rpartition(")")[2].split()
 
 
 @cache

@@ -6,19 +6,22 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
+from importlib import import_module
 
 from zkcontroller_testing.waiting import until
+
+processes = import_module("zkcontroller_cli.machine.processes")
 
 
 def suspend(pid: int) -> None:
     """SIGSTOP; returns when no thread of the process runs any more.
 
-    The signal is for one thread, which stops the others when it gets a processor.  On a busy
-    machine they run on until then: a broker can still answer, or win an election.
+    On a busy machine they run on for a while: a broker can still answer, or win an election.
     """
+    process = processes.ProcessId.of(pid)
+    assert process is not None, f"process {pid} has ended"
     os.kill(pid, signal.SIGSTOP)
-    until(lambda: _is_suspended(pid) or None, lambda: f"process {pid} is suspended")
+    until(lambda: process.is_suspended or None, lambda: f"process {pid} is suspended")
 
 
 @contextlib.contextmanager
@@ -31,11 +34,3 @@ def suspended(*pids: int) -> Iterator[None]:
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
-
-
-def _is_suspended(pid: int) -> bool:
-    states = []
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ends just now
-            states.append((thread / "stat").read_text().rpartition(")")[2].split()[0])
-    return set(states) == {"T"}
