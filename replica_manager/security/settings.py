@@ -207,12 +207,9 @@ class SecuredListener:
         value = self.value(key)
         return value if isinstance(value, tuple) else ()
 
-    def _of_mechanism(self, mechanism: str, key: str) -> str | None:
-        """The value of a mechanism's key on this listener, None if it is not set.
-
-        Its prefix is ``listener.name.<listener>.<mechanism>.``.
-        """
-        return self.texts.get(f"{self.prefix}{mechanism.lower()}.{key}")
+    def key_of(self, mechanism: str, key: str) -> str:
+        """A mechanism's own key: with the prefix ``listener.name.<listener>.<mechanism>.``."""
+        return f"{self.prefix}{mechanism.lower()}.{key}"
 
     def _refuse_unsupported(self) -> None:
         for key, allowed in UNSUPPORTED.items():
@@ -221,7 +218,7 @@ class SecuredListener:
         for name, text in self.texts.items():
             refused = next((each for each in UNSUPPORTED if name.endswith(f".{each}")), None)
             if refused is not None and name.startswith(self.prefix) and text:
-                by_token = f"{self.prefix}{OAUTHBEARER.lower()}.{refused}"
+                by_token = self.key_of(OAUTHBEARER, refused)
                 if name == by_token and text in HANDLERS.get(refused, ()):
                     continue
                 raise ConfigInvalid(name, text, UNSUPPORTED[refused])
@@ -297,10 +294,8 @@ class SecuredListener:
 
     def jaas_config(self, mechanism: str) -> tuple[str, str | None]:
         """The key ``sasl.jaas.config`` of a mechanism and its value, None if it is not set."""
-        return (
-            f"{self.prefix}{mechanism.lower()}.sasl.jaas.config",
-            self._of_mechanism(mechanism, "sasl.jaas.config"),
-        )
+        key = self.key_of(mechanism, "sasl.jaas.config")
+        return key, self.texts.get(key)
 
     def _credentials(self, key: str, *, must_be_enabled: bool) -> AnyCredentials:
         mechanism = self.text(key) or ""
@@ -318,13 +313,12 @@ class _MechanismValues:
 
     def __init__(self, listener: SecuredListener, mechanism: str) -> None:
         self._listener = listener
-        self._prefix = f"{listener.prefix}{mechanism.lower()}."
+        self._mechanism = mechanism
 
     def value(self, key: str) -> ConfigValue:
-        own = self._listener.texts.get(self._prefix + key)
-        if own is None:
-            return self._listener.value(key)
-        return BROKER_KEYS[key].parse(own, self._prefix + key)
+        name = self.name_of(key)
+        own = self._listener.texts.get(name)
+        return self._listener.value(key) if own is None else BROKER_KEYS[key].parse(own, name)
 
     def name_of(self, key: str) -> str:
-        return self._prefix + key
+        return self._listener.key_of(self._mechanism, key)
