@@ -24,7 +24,7 @@ from typing_extensions import override
 from kafka_common.errors import ConfigInvalid, ZkControllerError
 
 MOST_BYTES: Final = 1_000_000
-"""The longest response that is read."""
+"""The longest response, or file in its place, that is read."""
 DEFAULT_TIMEOUT_S: Final = 10.0
 _NOT_RETRIED: Final = frozenset({
     400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505,
@@ -92,17 +92,18 @@ def fetched(
             with opener.open(request, timeout=retries.timeout_s) as response:
                 data: bytes = response.read(MOST_BYTES + 1)
         except HTTPError as error:
-            failed = HttpFailed(f"HTTP response {error.code}")
             error.close()
+            reason = f"HTTP response {error.code}"
             if error.code in _NOT_RETRIED:
-                raise failed from None
+                raise HttpFailed(reason) from None
         except (OSError, ValueError, HTTPException) as error:
-            failed = HttpFailed(str(error))
+            # Not kept as an exception: it would keep this frame, and with it all callers' objects.
+            reason = str(error)
         else:
             if len(data) > MOST_BYTES:
                 raise HttpFailed(f"a response of more than {MOST_BYTES} bytes")
             return data
         if time.monotonic() + pause_s > end_s:
-            raise failed from None
+            raise HttpFailed(reason) from None
         time.sleep(pause_s)
         pause_s *= 2

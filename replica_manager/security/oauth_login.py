@@ -20,7 +20,14 @@ import orjson
 
 from kafka_common.errors import ConfigInvalid, SaslRefused
 from kafka_common.wall_time import wall_time_ms
-from replica_manager.security.oauth_http import HttpFailed, Retries, fetched, file_of
+from replica_manager.regular_files import read_configured
+from replica_manager.security.oauth_http import (
+    MOST_BYTES,
+    HttpFailed,
+    Retries,
+    fetched,
+    file_of,
+)
 
 SHOWN_FOR: Final = 0.8
 """The share of its life for which a token is shown; then another one is fetched."""
@@ -36,7 +43,7 @@ class FileTokens:
     def token(self) -> str:
         """The token; SaslRefused if the file cannot be read."""
         try:
-            return Path(self._path).read_text(encoding="utf-8").strip()
+            return read_configured(Path(self._path), MOST_BYTES).decode().strip()
         except (OSError, ValueError) as error:
             raise SaslRefused(f"no token in {self._path}: {error}") from None
 
@@ -97,11 +104,12 @@ class EndpointTokens:
 
 def _shown_until_ms(token: str, now_ms: int) -> int:
     """How long the token is shown; not beyond this login if it does not say when it ends."""
+    import jwt  # as late as oauth_signed_tokens does
+
     try:
-        payload = token.split(".")[1]
-        claims = orjson.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        claims = jwt.decode(token, options={"verify_signature": False})
         return now_ms + int(max(claims["exp"] * 1000 - now_ms, 0) * SHOWN_FOR)
-    except (IndexError, KeyError, TypeError, ValueError):
+    except (jwt.PyJWTError, KeyError, TypeError):
         return now_ms
 
 

@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafka_common.errors import ConfigInvalid, SaslRefused
 from kafka_common.net.client_security import OAuthBearerCredentials
 from kafka_common.wall_time import wall_time_ms
 from replica_manager.configuration.config_keys import ConfigValue
 from replica_manager.security.client_values import ClientValues
-from replica_manager.security.oauth_http import DEFAULT_TIMEOUT_S, Retries
-from replica_manager.security.oauth_login import token_source
-from replica_manager.security.oauth_signed_tokens import Claims, SignedTokens, keys_at
 from replica_manager.security.oauth_tokens import (
     LOGIN_EXTENSION,
     OAuthBearerToken,
@@ -30,6 +27,11 @@ from replica_manager.security.oauth_tokens import (
     unsecured_token,
 )
 from replica_manager.security.tls import client_context
+
+if TYPE_CHECKING:
+    from replica_manager.security.oauth_http import Retries
+
+# What reads over HTTP is imported where it is configured: zkctl has no other use for it.
 
 SERVER_HANDLER: Final = "sasl.server.callback.handler.class"
 LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
@@ -71,6 +73,8 @@ def token_validator(
     """
     if not values.value(SERVER_HANDLER):
         return UnsecuredTokens(jaas_key, options, wall_time_ms).validate
+    from replica_manager.security.oauth_signed_tokens import Claims, SignedTokens, keys_at
+
     refresh_ms = _number(values, _JWKS_REFRESH)
     if refresh_ms <= 0:
         raise ConfigInvalid(values.name_of(_JWKS_REFRESH), refresh_ms, "more than 0")
@@ -79,7 +83,7 @@ def token_validator(
         values.name_of(_JWKS_URL),
         url,
         refresh_ms / 1000,
-        _retries(values, _JWKS_BACKOFFS, DEFAULT_TIMEOUT_S),
+        _retries(values, _JWKS_BACKOFFS),
         _tls(url, options),
     )
     audiences = values.value("sasl.oauthbearer.expected.audience")
@@ -102,10 +106,13 @@ def credentials_by_token(
     """
     url_key = "sasl.oauthbearer.token.endpoint.url"
     if values.value(LOGIN_HANDLER):
+        from replica_manager.security.oauth_login import token_source
+
         url = _text(values, url_key)
+        retries = _retries(values, _LOGIN_BACKOFFS)
         timeout_ms = values.value("sasl.login.read.timeout.ms")
-        timeout_s = timeout_ms / 1000 if isinstance(timeout_ms, int) else DEFAULT_TIMEOUT_S
-        retries = _retries(values, _LOGIN_BACKOFFS, timeout_s)
+        if isinstance(timeout_ms, int):
+            retries = retries._replace(timeout_s=timeout_ms / 1000)
         source = token_source(
             jaas_key, values.name_of(url_key), url, options, retries, _tls(url, options)
         )
@@ -149,9 +156,11 @@ def _number(values: MechanismValues, key: str) -> int:
     return value
 
 
-def _retries(values: MechanismValues, keys: tuple[str, str], timeout_s: float) -> Retries:
+def _retries(values: MechanismValues, keys: tuple[str, str]) -> Retries:
+    from replica_manager.security.oauth_http import Retries
+
     backoff_ms, max_ms = (max(_number(values, key), 1) for key in keys)
-    return Retries(backoff_ms / 1000, max_ms / 1000, timeout_s)
+    return Retries(backoff_ms / 1000, max_ms / 1000)
 
 
 def _tls(url: str | None, options: Mapping[str, str]) -> ssl.SSLContext | None:

@@ -23,7 +23,14 @@ import orjson
 from typing_extensions import override
 
 from kafka_common.errors import ConfigInvalid, one_line
-from replica_manager.security.oauth_http import HttpFailed, Retries, fetched, file_of
+from replica_manager.regular_files import read_configured
+from replica_manager.security.oauth_http import (
+    MOST_BYTES,
+    HttpFailed,
+    Retries,
+    fetched,
+    file_of,
+)
 from replica_manager.security.oauth_tokens import IllegalToken, OAuthBearerToken
 
 MIN_RSA_BITS: Final = 2048
@@ -77,7 +84,6 @@ class JwksEndpoint(JwksKeys):
         except HttpFailed as failed:
             raise ConfigInvalid(key, url, f"the address of a key set: {failed}") from None
         self.url = url
-        self._refresh_s = refresh_s
         self._retries = retries
         self._tls = tls
         self._missing: OrderedDict[str, float] = OrderedDict()
@@ -143,7 +149,7 @@ def keys_at(
         assert url is not None
         return JwksEndpoint(key, url, refresh_s, retries, tls)
     try:
-        return JwksKeys(_keys_in(Path(path).read_bytes()))
+        return JwksKeys(_keys_in(read_configured(Path(path), MOST_BYTES)))
     except (OSError, HttpFailed) as failed:
         raise ConfigInvalid(key, url, f"a readable file with a key set: {failed}") from None
 
