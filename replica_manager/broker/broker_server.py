@@ -49,7 +49,7 @@ from replica_manager.configuration.dynamic_keys import STORE_KEYS, base_name
 from replica_manager.configuration.reconfiguration import check_reconfiguration
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
-from replica_manager.network.connection import Peer, Respond, ResponseFrame
+from replica_manager.network.connection import Begun, Peer, Respond
 from replica_manager.replication.throttle import (
     FOLLOWER_RATE,
     LEADER_RATE,
@@ -206,7 +206,7 @@ class BrokerServer:
         self.state = BrokerState.RECOVERY
         disks = await self._load_disks(ground)
 
-        async def answer(data: bytes, peer: Peer) -> ResponseFrame:
+        async def answer(data: bytes, peer: Peer) -> Begun:
             return await respond(data, peer, running.context)
 
         listeners = self._make_listeners(ground, configured, answer)

@@ -1,7 +1,9 @@
-"""One client connection: reads requests and writes responses, one at a time, in order.
+"""One client connection: reads requests and writes responses in order, and mostly one at a time.
 
 While a request is handled, its connection is not read: it is muted, as in Kafka.  Further requests
-of the client wait in the kernel's buffers, except bytes that arrived with the current request.  The
+of the client wait in the kernel's buffers, except bytes that arrived with the current request.  If
+those are Produce requests, and the current one only waits until replicas have its records, their
+records are appended before that wait, so that one round of replication acknowledges them all.  The
 connection is also muted for the throttle time of a client that has exceeded its quota.  A peer is
 not trusted: sizes are checked before a request is read, memory grows only with bytes that have
 arrived, and a connection without traffic for ``connections.max.idle.ms`` is closed, even while its
@@ -22,8 +24,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
@@ -74,8 +78,11 @@ class ResponseFrame(NamedTuple):
     """A context that is entered while the connection is muted."""
 
 
-Respond: TypeAlias = Callable[[bytes, Peer], Awaitable[ResponseFrame]]
-"""Maps a request frame and its peer to the response; InvalidFrame closes the connection."""
+Begun: TypeAlias = ResponseFrame | Callable[[], Awaitable[ResponseFrame]]
+"""The response, or what waits for it: the next request may be handled before that wait."""
+
+Respond: TypeAlias = Callable[[bytes, Peer], Awaitable[Begun]]
+"""Handles a request frame of a peer; InvalidFrame closes the connection."""
 
 _SIZE: Final = Struct(">i")
 _RECEIVE_BYTES: Final = 64 * 1024
@@ -89,15 +96,25 @@ Each of its many reads may also let another thread run Python for 5 ms.
 """
 REQUESTS_AT_ONCE: Final = 8
 """Requests handled in sequence before the connection yields to other connections."""
+PRODUCES_AT_ONCE: Final = 5
+"""Produce requests of a connection that wait for replicas at once.
+
+An idempotent producer sends no more ahead (``max.in.flight.requests.per.connection``).
+"""
 _INLINE_BYTES: Final = 64 * 1024
 """File slices up to this many bytes are copied into the response, which saves system calls."""
 _HANDSHAKE: Final = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
+_PRODUCE: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
 _log = logging.getLogger("kafka.network.Processor")
 _selector_log = logging.getLogger("org.apache.kafka.common.network.Selector")
 
 
 def _ignore(_: ClientConnection) -> None:
     pass
+
+
+async def _fail(failure: InvalidFrame) -> ResponseFrame:
+    raise failure
 
 
 class ClientConnection:
@@ -186,14 +203,56 @@ class ClientConnection:
             self.close()
 
     async def _is_answered(self, data: bytes) -> bool:
-        """Handles the request in ``data``; returns whether the connection stays open."""
+        """Handles the request in ``data``; returns whether the connection stays open.
+
+        Likewise the Produce requests behind it, if they have arrived and it waits for replicas.
+        """
+        begun: deque[Begun] = deque()
+        try:
+            await self._begin(data, begun)
+            while begun:
+                if not await self._is_sent(begun.popleft()):
+                    return False
+        finally:
+            await self._abandon(begun)
+        return True
+
+    async def _begin(self, data: bytes, begun: deque[Begun]) -> None:
         self._is_waiting_for_peer = False
         try:
-            response = await self._respond(data, self._peer)
+            begun.append(await self._respond(data, self._peer))
+            while not isinstance(begun[-1], ResponseFrame) and len(begun) < PRODUCES_AT_ONCE:
+                if (following := self._produce_ahead()) is None:
+                    break
+                try:
+                    begun.append(await self._respond(following, self._peer))
+                except InvalidFrame as invalid:
+                    # The responses before it are sent first.
+                    begun.append(partial(_fail, invalid))
+                    break
         finally:
             self._is_waiting_for_peer = True
-            self._release_memory()
-        del data
+
+    async def _abandon(self, begun: Iterable[Begun]) -> None:
+        """Ends the waits of requests whose responses will not be sent."""
+        for each in begun:
+            assert self._presence is not None
+            self._presence.leave()
+            if not isinstance(each, ResponseFrame):
+                with suppress(asyncio.CancelledError, InvalidFrame):
+                    await each()
+
+    async def _is_sent(self, begun: Begun) -> bool:
+        """Waits for the response and sends it; returns whether the connection stays open."""
+        if isinstance(begun, ResponseFrame):
+            response = begun
+        else:
+            self._is_waiting_for_peer = False
+            try:
+                response = await begun()
+            finally:
+                self._is_waiting_for_peer = True
+        self._release_memory()
         if self._is_over:
             return False
         await self._answer(response)
@@ -296,7 +355,9 @@ class ClientConnection:
                 raise AdmissionRefused(str(invalid)) from None
             reply = step.reply
             if step.is_for_dispatcher:
-                reply = (await self._respond(data, self._peer._replace(is_in=False))).frame
+                response = await self._respond(data, self._peer._replace(is_in=False))
+                assert isinstance(response, ResponseFrame), "ApiVersions waits for nothing"
+                reply = response.frame
             if step.failure is not None:
                 raise AdmissionRefused(step.failure, reply)
             if reply is not None:
@@ -317,11 +378,16 @@ class ClientConnection:
             return False
         if await self._reauthenticate(login, data):
             return True
-        if self._now_ms() > login.expires_at_ms:
+        if self._is_login_past():
             _log.debug("Disconnecting expired channel of %s", self.address)
             self.is_login_over = True
             raise ConnectionAbortedError("the login is over")
         return False
+
+    def _is_login_past(self) -> bool:
+        """Whether the client should have authenticated again by now."""
+        expires_at_ms = None if self._login is None else self._login.expires_at_ms
+        return expires_at_ms is not None and self._now_ms() > expires_at_ms
 
     async def _reauthenticate(self, login: Login, data: bytes) -> bool:
         """Completes the re-authentication if the frame starts one; returns whether (KIP-368)."""
@@ -394,6 +460,19 @@ class ClientConnection:
             # If bytes are always available, reading never yields to other tasks.
             await asyncio.sleep(0)
         return await self._receive_frame(self._max_request_bytes)
+
+    def _produce_ahead(self) -> bytes | None:
+        """The next request without its size, if it is a Produce that has arrived as a whole."""
+        buffer = self._read_ahead
+        if not buffer.startswith(_PRODUCE, _SIZE.size) or self._is_login_past():
+            return None
+        (size,) = _SIZE.unpack_from(buffer)
+        end = _SIZE.size + size
+        if not len(_PRODUCE) <= size <= self._max_request_bytes or len(buffer) < end:
+            return None
+        frame = bytes(buffer[_SIZE.size : end])
+        del buffer[:end]
+        return frame
 
     async def _receive_frame(self, max_bytes: int) -> bytes | None:
         """The next frame without its size; None if the peer has closed the connection."""

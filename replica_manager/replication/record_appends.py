@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -69,6 +70,14 @@ class PartitionResponse(NamedTuple):
     conversions: RecordConversions = NO_CONVERSIONS
 
 
+class Appended(NamedTuple):
+    """The results of an append, and what waits until replicas have the records."""
+
+    outcomes: dict[TopicPartition, PartitionResponse]
+    wait: Callable[[], Awaitable[None]] | None
+    """Waits and then completes ``outcomes``; None if they are complete."""
+
+
 class _LogAppendResult(NamedTuple):
     """A successful append."""
 
@@ -111,12 +120,40 @@ class RecordAppends:
     ) -> dict[TopicPartition, PartitionResponse]:
         """Appends the records of each partition; returns one result per partition.
 
+        The arguments are those of :meth:`append`.  With ``acks`` -1 it waits for the replicas.
+        """
+        appended = await self.append(
+            batches,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            origin=origin,
+            allows_internal_topics=allows_internal_topics,
+            guards=guards,
+        )
+        if appended.wait is not None:
+            await appended.wait()
+        return appended.outcomes
+
+    async def append(
+        self,
+        batches: Mapping[TopicPartition, MemoryRecords],
+        *,
+        acks: int,
+        timeout_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        allows_internal_topics: bool = False,
+        guards: Mapping[TopicPartition, VerificationGuard] | None = None,
+    ) -> Appended:
+        """Appends the records of each partition, with one result per partition.
+
+        ``timeout_ms`` is how long the wait for replicas may take, from now on.
+
         Coordinators may write to internal topics, clients only with ``allows_internal_topics``.
         ``guards`` holds the verification guards of partitions whose transaction was verified.
         """
         if acks not in _ACKS:
             refused = PartitionResponse(ErrorCode.invalid_required_acks)
-            return dict.fromkeys(batches, refused)
+            return Appended(dict.fromkeys(batches, refused), None)
         outcomes: dict[TopicPartition, PartitionResponse] = {}
         required: dict[TopicPartition, int] = {}
         unflushed: list[tuple[TopicPartition, _LogAppendResult]] = []
@@ -157,8 +194,12 @@ class RecordAppends:
                 del required[tp]
                 outcomes[tp] = PartitionResponse(ErrorCode.kafka_storage_error)
         if must_wait(acks, required):
-            await self._wait(outcomes, required, timeout_ms)
-        return outcomes
+            delayed = DelayedProduce(required, {}, self._check_committed)
+            future = self.waiting.park(delayed, required, timeout_ms)
+            if future is not None:
+                return Appended(outcomes, partial(self._wait, outcomes, delayed, future))
+            _complete(outcomes, delayed)
+        return Appended(outcomes, None)
 
     async def _append(
         self,
@@ -278,17 +319,20 @@ class RecordAppends:
     async def _wait(
         self,
         outcomes: dict[TopicPartition, PartitionResponse],
-        required: Mapping[TopicPartition, int],
-        timeout_ms: int,
+        delayed: DelayedProduce,
+        future: asyncio.Future[bool],
     ) -> None:
-        delayed = DelayedProduce(required, {}, self._check_committed)
-        await self.waiting.wait(delayed, required, timeout_ms)
-        for tp, error in delayed.errors.items():
-            if error is not ErrorCode.none:
-                outcomes[tp] = outcomes[tp]._replace(error=error)
+        await self.waiting.ended(delayed, future)
+        _complete(outcomes, delayed)
 
     def _check_committed(self, tp: TopicPartition, required_offset: int) -> tuple[bool, ErrorCode]:
         partition = self._replicas.get_partition_or_error(tp)
         if isinstance(partition, ErrorCode):
             return False, partition
         return partition.check_enough_replicas_reach(required_offset)
+
+
+def _complete(outcomes: dict[TopicPartition, PartitionResponse], delayed: DelayedProduce) -> None:
+    for tp, error in delayed.errors.items():
+        if error is not ErrorCode.none:
+            outcomes[tp] = outcomes[tp]._replace(error=error)

@@ -34,13 +34,24 @@ class WaitingRoom(Generic[Key, Operation]):
         If too many operations wait already, the result is True without a wait, and the operation
         may be incomplete.  CancelledError if the request's client disconnects.
         """
+        future = self.park(operation, keys, timeout_ms)
+        return True if future is None else await self.ended(operation, future)
+
+    def park(
+        self, operation: Operation, keys: Iterable[Key], timeout_ms: int
+    ) -> asyncio.Future[bool] | None:
+        """Begins the wait, for :meth:`ended`; None if :meth:`wait` would not wait."""
         loop = asyncio.get_running_loop()
         deadline_ms = math.ceil(loop.time() * 1000) + timeout_ms
         if not self.purgatory.park(operation, keys, deadline_ms):
-            return True
+            return None
         future: asyncio.Future[bool] = loop.create_future()
         self._futures[id(operation)] = future
         self._set_timer(loop)
+        return future
+
+    async def ended(self, operation: Operation, future: asyncio.Future[bool]) -> bool:
+        """Waits for the end of a wait that was begun; the result and the error of :meth:`wait`."""
         try:
             with abandonable():
                 return await future

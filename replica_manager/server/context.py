@@ -89,7 +89,13 @@ class Throttled(NamedTuple):
 
 
 Response: TypeAlias = ResponsePayload | EncodedBody | Throttled | Unanswered
-"""The result of a handler."""
+"""What is sent back."""
+
+
+class Later(NamedTuple):
+    """A response to wait for; the connection's next request may be handled before."""
+
+    response: Callable[[], Coroutine[Any, Any, Response]]
 
 
 @dataclass(slots=True)
@@ -157,7 +163,7 @@ class Handler(Protocol):
 
     def handle(
         self, request: Any, context: RequestContext, broker: BrokerContext
-    ) -> Coroutine[Any, Any, Response]:
+    ) -> Coroutine[Any, Any, Response | Later]:
         """The response to a request; if it raises, the dispatcher sends that of ``refuse``."""
 
     def refuse(self, request: Any, context: RequestContext, error: ErrorCode) -> Response:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import groupby
-from typing import Final, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kio.schema.errors import ErrorCode
 
@@ -32,7 +32,7 @@ from kafka_common.protocol.produce import TooManyPartitions, read_produce_reques
 from kafka_common.protocol.responses import write_response
 from replica_manager.log.files import FileSlice
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
-from replica_manager.network.connection import Peer, ResponseFrame
+from replica_manager.network.connection import Begun, Peer, ResponseFrame
 from replica_manager.quotas.loop_time import Timed
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_cluster_gate
@@ -40,6 +40,7 @@ from replica_manager.server.context import (
     BrokerContext,
     EncodedBody,
     Handler,
+    Later,
     RequestContext,
     Response,
     Throttled,
@@ -50,6 +51,8 @@ from replica_manager.server.handlers import fetch, produce, update_metadata
 from replica_manager.server.large_responses import READ_ASIDE_BYTES, encoded
 from replica_manager.server.request_metrics import RequestTimes
 from replica_manager.server.throttled_responses import counted, counted_as_clients, used
+
+R = TypeVar("R")
 
 _log = logging.getLogger("kafka.server.KafkaApis")
 
@@ -69,8 +72,24 @@ The limit for other requests is READ_ASIDE_BYTES.
 """
 
 
-async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> ResponseFrame:
-    """The response frame to the request in ``data``; InvalidFrame closes the connection."""
+class _Request(NamedTuple):
+    """A request that is handled."""
+
+    data: bytes
+    start: int
+    """Where its header ends in ``data``."""
+    context: RequestContext
+    broker: BrokerContext
+    times: RequestTimes | None
+    """None to measure nothing."""
+
+
+async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Begun:
+    """The response frame to the request in ``data``; InvalidFrame closes the connection.
+
+    Of a handler that responds later, what waits for the frame; not while quotas are enforced, as a
+    client that is throttled is muted before its next request.
+    """
     header, start = parse_request_header(data)
     usage = None
     if broker.quotas.is_enabled and peer.is_in:
@@ -89,26 +108,44 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> ResponseFra
     times = None
     if broker.request_metrics is not None:
         times = broker.request_metrics.begin(len(data))
-    responding = _response(data, start, context, broker, times)
+    request = _Request(data, start, context, broker, times)
     try:
-        if usage is None:
-            response = await responding
-        else:
-            response = counted(await Timed(responding, usage.loop_time), context, usage)
+        responding = _response(request)
+        response = await (responding if usage is None else Timed(responding, usage.loop_time))
     finally:
         if times is not None:
             # The request is still in the queue if it could not be decoded, so that no handler ran.
             times.leave_queue()
+    if not isinstance(response, Later):
+        return await _finished(request, response)
+    then = partial(_finished_later, request, response)
+    return then if usage is None else await then()
+
+
+async def _finished_later(request: _Request, later: Later) -> ResponseFrame:
+    usage = request.context.usage
+    responding = later.response()
+    return await _finished(
+        request, await (responding if usage is None else Timed(responding, usage.loop_time))
+    )
+
+
+async def _finished(request: _Request, response: Response) -> ResponseFrame:
+    """The frame of the response, with what the quotas and the metrics have to do with it."""
+    data, start, context, broker, times = request
+    usage = context.usage
+    if usage is not None:
+        response = counted(response, context, usage)
     # An unsupported ApiVersions version gets a response of version 0, whose header is the same.
-    head = response_header(header.api_key, header.api_version, header.correlation_id)
+    head = response_header(context.api_key, context.api_version, context.correlation_id)
     try:
         answer = await _encoded(head, response, context, times, len(data))
     except Exception:  # noqa: BLE001 - an encoding failure must not end the connection loop
         error = ErrorCode.unknown_server_error
         _log_failure(context, broker, error)
         # Decode the request again: keeping it until here would cost memory for every request.
-        request, handler = await _request_in(data, start, context), broker.handlers[context.api_key]
-        response = await _refused(handler, request, context, len(data), error)
+        decoded, handler = await _request_in(data, start, context), broker.handlers[context.api_key]
+        response = await _refused(handler, decoded, context, len(data), error)
         answer = await _encoded(head, response, context, times, len(data))
     if usage is not None:
         answer = used(answer, usage)
@@ -186,13 +223,8 @@ def _framed(chunks: Sequence[bytes | FileSlice]) -> ResponseFrame:
     return ResponseFrame(size.to_bytes(4, "big") + first, rest=rest)
 
 
-async def _response(
-    data: bytes,
-    start: int,
-    context: RequestContext,
-    broker: BrokerContext,
-    times: RequestTimes | None,
-) -> Response:
+async def _response(request: _Request) -> Response | Later:
+    data, start, context, broker, times = request
     handler = broker.handlers.get(context.api_key)
     if handler is None:
         raise UnsupportedVersion(f"{APIS[context.api_key].name} is not answered here")
@@ -203,13 +235,30 @@ async def _response(
         raise UnsupportedVersion(
             f"{APIS[context.api_key].name} version {context.api_version} is not answered here"
         )
-    request = await _request_in(data, start, context)
-    refused_with = partial(_refused, handler, request, context, len(data))
+    decoded = await _request_in(data, start, context)
     if times is not None:
-        times.begin_handling(context.api_key, context.api_version, request)
-    try:
+        times.begin_handling(context.api_key, context.api_version, decoded)
+
+    def handle() -> Coroutine[Any, Any, Response | Later]:
         check_cluster_gate(context, broker)
-        handling = handler.handle(request, context, broker)
+        return handler.handle(decoded, context, broker)
+
+    refused_with = partial(_refused, handler, decoded, context, len(data))
+    response = await _guarded(request, refused_with, handle)
+    if not isinstance(response, Later):
+        return response
+    return Later(partial(_guarded, request, refused_with, response.response))
+
+
+async def _guarded(
+    request: _Request,
+    refused_with: Callable[[ErrorCode], Awaitable[Response]],
+    handle: Callable[[], Coroutine[Any, Any, R]],
+) -> R | Response:
+    """What the handler returns; if it raises, the response with the error."""
+    _, _, context, broker, times = request
+    try:
+        handling = handle()
         return await (handling if times is None else times.timed(handling))
     except RequestRefused as refused:
         response = await refused_with(refused.error)

@@ -56,11 +56,10 @@ from replica_manager.security.dynamic_tls import ListenerSecurities
 from replica_manager.security.principals import ANONYMOUS
 from replica_manager.server.configs.reconfiguring import Reconfiguring
 from replica_manager.server.context import BrokerContext
-from replica_manager.server.dispatch import respond
 from replica_manager.server.producer_ids import ProducerIdsFromZooKeeper
 from replica_manager.server.zookeeper_admin import AclsInZooKeeper
 from replica_manager.server.zookeeper_handlers import HANDLERS
-from tests.support.frames import parse_response_header, request_header
+from tests.support.frames import parse_response_header, request_header, response_frame
 from tests.support.steps import completed
 from zkcontroller.core.effects import ControlledShutdownResult, Result
 from zkcontroller.core.events import RequestEvent
@@ -338,7 +337,7 @@ class BrokerWorld:
     async def ask_raw(self, data: bytes, *, listener_name: str = "PLAINTEXT") -> bytes:
         """The answer to a frame, both without their size."""
         peer = Peer(listener_name, "192.0.2.1", self.principal)
-        response = await respond(data, peer, self.context)
+        response = await response_frame(data, peer, self.context)
         self.mute_ms = response.mute_ms
         self.is_closed = response.closes
         frame = response.frame + b"".join(

@@ -10,6 +10,9 @@ from kafka_common.errors import InvalidFrame
 from kafka_common.protocol.api_versions import request_header_version, response_header_version
 from kafka_common.protocol.primitives import NO_TAGS, nullable_fixed_string
 from kafka_common.protocol.wire_guard import skip_tagged_fields
+from replica_manager.network.connection import Peer, ResponseFrame
+from replica_manager.server.context import BrokerContext
+from replica_manager.server.dispatch import respond
 
 _CORRELATION_ID: Final = Struct(">i")
 _REQUEST: Final = Struct(">hhi")
@@ -37,3 +40,9 @@ def parse_response_header(api_key: int, api_version: int, data: bytes) -> tuple[
     except (struct_error, IndexError):
         raise InvalidFrame("a response header ends too early") from None
     return correlation_id, position
+
+
+async def response_frame(data: bytes, peer: Peer, broker: BrokerContext) -> ResponseFrame:
+    """The frame of a broker's response to a request, which may have to wait for it."""
+    begun = await respond(data, peer, broker)
+    return begun if isinstance(begun, ResponseFrame) else await begun()

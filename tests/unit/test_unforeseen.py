@@ -284,7 +284,7 @@ def _watcher(world: World, error: Exception, _: pytest.MonkeyPatch) -> None:
 
 @seam("a handler")
 def _handler(world: World, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(world.appends), "append_records", raising(error))
+    monkeypatch.setattr(type(world.appends), "append", raising(error))
     response = produce(world, batch())
     monkeypatch.undo()
 

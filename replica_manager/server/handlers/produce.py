@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -32,10 +33,16 @@ from kafka_common.protocol.record_batch import MAGIC_2, MemoryRecords
 from replica_manager.coordinators.transaction_verification import NOTHING_TO_VERIFY, Verified
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.log.producer_state_manager import VerificationGuard
-from replica_manager.replication.record_appends import PartitionResponse
+from replica_manager.replication.record_appends import Appended, PartitionResponse
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names, is_allowed
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext, Unanswered
+from replica_manager.server.context import (
+    BrokerContext,
+    EncodedBody,
+    Later,
+    RequestContext,
+    Unanswered,
+)
 from replica_manager.server.current_leaders import CurrentLeaders
 from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.large_responses import aside
@@ -67,8 +74,11 @@ read = read_produce_request
 
 async def handle(
     request: ProduceRequest, context: RequestContext, broker: BrokerContext
-) -> EncodedBody | Unanswered:
-    """The response with the offsets of the appended records; no response if ``acks`` is 0."""
+) -> EncodedBody | Unanswered | Later:
+    """The response with the offsets of the appended records; no response if ``acks`` is 0.
+
+    With ``acks`` -1 a later one, if replicas must have the records before.
+    """
     if await _is_transactional(request) and not (
         request.transactional_id is not None
         and is_allowed(
@@ -109,14 +119,26 @@ async def handle(
         outcomes |= {tp: _unverified(error) for tp, error in verified.errors.items()}
         batches = {tp: each for tp, each in batches.items() if tp not in verified.errors}
         guards = verified.guards
-    if batches:
-        outcomes |= await broker.records.appends.append_records(
-            batches,
-            acks=request.acks,
-            timeout_ms=request.timeout_ms,
-            allows_internal_topics=context.client_id == _ADMIN_CLIENT_ID,
-            guards=guards,
-        )
+    if not batches:
+        return await _acknowledged(Appended(outcomes, None), request, context, broker)
+    appended = await broker.records.appends.append(
+        batches,
+        acks=request.acks,
+        timeout_ms=request.timeout_ms,
+        allows_internal_topics=context.client_id == _ADMIN_CLIENT_ID,
+        guards=guards,
+    )
+    appended.outcomes.update(outcomes)
+    then = partial(_acknowledged, appended, request, context, broker)
+    return await then() if appended.wait is None else Later(then)
+
+
+async def _acknowledged(
+    appended: Appended, request: ProduceRequest, context: RequestContext, broker: BrokerContext
+) -> EncodedBody | Unanswered:
+    outcomes, wait = appended
+    if wait is not None:
+        await wait()
     throttle_ms = 0
     if context.usage is not None:
         throttle_ms = context.usage.produced(is_answered=request.acks != 0)

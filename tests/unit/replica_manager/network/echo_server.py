@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from kafka_common.model import Endpoint
-from replica_manager.network.connection import Peer, ResponseFrame
+from replica_manager.network.connection import Peer, Respond, ResponseFrame
 from replica_manager.network.listener import ServerLimits, SocketServer
 
 LOCAL = Endpoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")
@@ -21,7 +21,7 @@ def framed(data: bytes) -> bytes:
 
 @asynccontextmanager
 async def server_with(
-    respond: Callable[[bytes, Peer], Awaitable[ResponseFrame]],
+    respond: Respond,
     *endpoints: Endpoint,
     **limits: Any,
 ) -> AsyncIterator[SocketServer]:

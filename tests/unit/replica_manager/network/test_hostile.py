@@ -15,7 +15,7 @@ from typing import Any
 from kafka_common.model import Endpoint
 from kafka_common.protocol.api_versions import APIS, ApiKey
 from kafka_common.protocol.messages import read_request, read_response, write
-from replica_manager.network.connection import Peer, ResponseFrame
+from replica_manager.network.connection import Begun, Peer
 from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.server.dispatch import respond
 from replica_manager.server.zookeeper_handlers import HANDLERS
@@ -33,7 +33,7 @@ HIGHEST_KEY = max(APIS) + 3
 async def hosted(world: BrokerWorld) -> AsyncIterator[int]:
     """A server in this process; its port."""
 
-    async def answer(data: bytes, peer: Peer) -> ResponseFrame:
+    async def answer(data: bytes, peer: Peer) -> Begun:
         return await respond(data, peer, world.context)
 
     server = SocketServer(

@@ -9,6 +9,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from replica_manager.broker.broker_settings import limits_of
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.network import request_memory
-from replica_manager.network.connection import Peer, Respond, ResponseFrame
+from replica_manager.network.connection import Begun, Peer, Respond, ResponseFrame
 from replica_manager.network.listener import SocketServer
 from replica_manager.network.request_memory import request_memory_bytes
 from tests.support.wire_peer import until
@@ -150,14 +151,18 @@ async def test_requests_that_all_wait_for_memory_are_answered_in_the_end_but_for
         assert await answered(server, 2 * MIB) == 2 * MIB
 
 
-async def test_a_request_that_is_answered_holds_its_memory_until_then() -> None:
+@pytest.mark.parametrize("is_later", [False, True])
+async def test_a_request_that_is_answered_holds_its_memory_until_then(is_later: bool) -> None:
     may_answer = asyncio.Event()
 
     async def slow(data: bytes, peer: Peer) -> ResponseFrame:
         await may_answer.wait()
         return await size_of(data, peer)
 
-    async with measured_server(slow, max_queued_request_bytes=MIB) as server:
+    async def respond(data: bytes, peer: Peer) -> Begun:
+        return partial(slow, data, peer) if is_later else await slow(data, peer)
+
+    async with measured_server(respond, max_queued_request_bytes=MIB) as server:
         first = asyncio.create_task(answered(server, MIB))
         await until(lambda: server.request_memory.used_bytes == MIB)
         second = asyncio.create_task(answered(server, MIB))

@@ -23,12 +23,11 @@ from replica_manager.network.connection import Peer
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import USER, Principal
-from replica_manager.server.dispatch import respond
 from replica_manager.server.request_metrics import RequestMetrics
 from tests.support.broker_world import CORRELATION_ID, BrokerWorld
 from tests.support.fetch_world import NEWEST, ORDERS_ID, ask, fill, log_of, made, offsets
 from tests.support.fetch_world import request as fetch_request
-from tests.support.frames import request_header
+from tests.support.frames import request_header, response_frame
 from tests.support.log_world import batch
 
 CLIENT = "clients/test"
@@ -320,7 +319,7 @@ def test_who_waits_for_the_time_of_requests_is_counted_there_whatever_else_is_ov
     data = request_header(int(ApiKey.CREATE_TOPICS), 5, CORRELATION_ID, "test")
 
     response = asyncio.run(
-        respond(data + write(create_topics(5)), Peer("PLAINTEXT", HOME), world.context)
+        response_frame(data + write(create_topics(5)), Peer("PLAINTEXT", HOME), world.context)
     )
 
     def waiting() -> object:
@@ -391,7 +390,7 @@ def test_who_has_not_logged_in_yet_has_no_quota_yet(world: BrokerWorld) -> None:
     world.ns_per_look = 200_000_000
     data = request_header(int(ApiKey.API_VERSIONS), 0, CORRELATION_ID, "test")
 
-    response = asyncio.run(respond(data, Peer("SASL", HOME, is_in=False), world.context))
+    response = asyncio.run(response_frame(data, Peer("SASL", HOME, is_in=False), world.context))
 
     assert response.frame
     assert response.mute_ms == 0

@@ -18,16 +18,18 @@ from typing_extensions import override
 
 from kafka_common.net.client_security import ClientSecurity, Credentials
 from kafka_common.net.connection import Connection
+from kafka_common.protocol.api_versions import ApiKey
 from kafka_common.protocol.framing import frame, parse_request_header, response_header
 from kafka_common.protocol.oauthbearer import OAUTHBEARER
 from kafka_common.wall_time import wall_time_ms
-from replica_manager.network.connection import Peer, ResponseFrame
+from replica_manager.network.connection import Begun, ClientConnection, Peer, ResponseFrame
 from replica_manager.security.client_values import ClientValues
 from replica_manager.security.logins import credentials_of, module_of
 from replica_manager.security.oauth_tokens import UnsecuredTokens
 from replica_manager.security.principals import ANONYMOUS, SslPrincipalMapper
 from replica_manager.security.settings import ListenerSecurity, SaslSettings
 from tests.support.certificates import Authority, Identity
+from tests.support.wire_peer import until
 from tests.unit.replica_manager.security.listeners import (
     AUTHORITY,
     SERVER,
@@ -229,6 +231,43 @@ async def test_a_login_that_has_ended_ends_the_connection() -> None:
             await connection.request(MetadataRequest(topics=None))
 
     assert broker.peers == []
+    assert broker.expired_count == 1
+
+
+async def test_no_record_is_appended_after_the_end_of_a_login(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not even that of a request which has arrived, while the one before waits for replicas."""
+    broker = Broker()
+    may_answer = asyncio.Event()
+
+    async def later() -> ResponseFrame:
+        await may_answer.wait()
+        return ResponseFrame(frame((b"acknowledged",)))
+
+    async def respond(_: bytes, peer: Peer) -> Begun:
+        broker.peers.append(str(peer.principal))
+        # The login ends while the request is handled.
+        monkeypatch.setattr(ClientConnection, "_now_ms", lambda _: 2**62)
+        return later
+
+    monkeypatch.setattr(broker, "respond", respond)
+    security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl(max_reauth_ms=3_600_000))
+    credentials = Credentials("PLAIN", "alice", USERS["alice"])
+    async with listener(broker, security) as port:
+        connection = await Connection.open(
+            "127.0.0.1", port, client_id="a", security=ClientSecurity(None, credentials)
+        )
+        produce = frame((int(ApiKey.PRODUCE).to_bytes(2, "big"),))
+        await connection._stream.send_all(produce + produce)
+        await until(lambda: len(broker.peers) == 1)
+        await asyncio.sleep(0.05)
+        may_answer.set()
+        while await connection._stream.receive(1_000):
+            pass
+        await connection.close()
+
+    assert broker.peers == ["User:alice"]
     assert broker.expired_count == 1
 
 

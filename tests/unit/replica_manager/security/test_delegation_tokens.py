@@ -40,12 +40,11 @@ from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.security.sasl_authenticator import SaslAuthenticator
 from replica_manager.security.sasl_mechanisms import LoginFailed, SaslServer, ScramServer
 from replica_manager.server.administration import TokenAdmin
-from replica_manager.server.dispatch import respond
 from replica_manager.server.handlers import envelope
 from replica_manager.server.token_requests import are_token_requests_allowed
 from replica_manager.server.token_sweep import TokenSweep
 from replica_manager.server.zookeeper_admin import TokensInZooKeeper
-from tests.support.frames import parse_response_header, request_header
+from tests.support.frames import parse_response_header, request_header, response_frame
 from tests.support.guarded_world import guarded_world, permit
 from tests.support.quorum import eventually
 from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
@@ -108,7 +107,7 @@ class Tokens:
         request = request_schema(api_key, version).request(**fields)
         data = request_header(int(api_key), version, 7, "test") + write(request)
         peer = Peer(listener, "192.0.2.1", who, is_token_authenticated=by_token)
-        response = asyncio.run(respond(data, peer, self.world.context))
+        response = asyncio.run(response_frame(data, peer, self.world.context))
         if response.closes:
             return None
         _, start = parse_response_header(int(api_key), version, response.frame[4:])

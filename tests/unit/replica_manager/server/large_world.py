@@ -7,8 +7,8 @@ import asyncio
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
 from replica_manager.network.connection import Peer, ResponseFrame
-from replica_manager.server.dispatch import respond
 from tests.support.broker_world import metadata
+from tests.support.frames import response_frame
 from tests.support.group_api_world import GroupApiWorld
 from tests.support.request_shapes import ORDERS
 
@@ -29,4 +29,6 @@ class LargeWorld(GroupApiWorld):
                 await asyncio.sleep(0)
 
     async def respond(self, data: bytes) -> ResponseFrame:
-        return await respond(data, Peer("PLAINTEXT", "192.0.2.1", self.principal), self.context)
+        return await response_frame(
+            data, Peer("PLAINTEXT", "192.0.2.1", self.principal), self.context
+        )
