@@ -9,10 +9,9 @@ Source: Java's ``X500Principal.getName`` (RFC 2253), ``sun.security.x509.AVA``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-from kafka_common.errors import ZkControllerError
+from replica_manager.security.der import Element, InvalidDer, elements, only
 
 # Attribute types that RFC 2253 gives a name; Java writes all others as numbers.
 _KEYWORDS: Final = {
@@ -33,47 +32,34 @@ _VERSION_TAG: Final = 0xA0
 _TEXT_TAGS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
 
 
-class CertificateUnreadable(ZkControllerError):
-    """The bytes are not a valid certificate."""
-
-
-class _Element(NamedTuple):
-    """One ASN.1 value."""
-
-    tag: int
-    content: bytes
-    encoded: bytes
-    """The encoded bytes with tag and length."""
-
-
 def distinguished_name(certificate: bytes) -> str:
     """The subject of a certificate (DER) in Java's format: ``CN=alice,OU=sales,O=acme``.
 
-    Raises CertificateUnreadable.
+    Raises InvalidDer.
     """
     try:
-        signed = next(_elements(_only(certificate).content)).content
-        fields = [field for field in _elements(signed) if field.tag != _VERSION_TAG]
+        signed = next(elements(only(certificate).content)).content
+        fields = [field for field in elements(signed) if field.tag != _VERSION_TAG]
         subject = fields[4]  # after serial number, algorithm, issuer and validity
     except (IndexError, StopIteration):
-        raise CertificateUnreadable("the certificate ends before its subject") from None
+        raise InvalidDer("the certificate ends before its subject") from None
     return name_text(subject.encoded)
 
 
 def name_text(encoded: bytes) -> str:
-    """The text of an encoded ``Name``.  Raises CertificateUnreadable."""
+    """The text of an encoded ``Name``.  Raises InvalidDer."""
     # The text begins with the most specific part, the certificate with the least specific one.
     return ",".join(
-        "+".join(_attribute(attribute) for attribute in _elements(relative.content))
-        for relative in reversed(list(_elements(_only(encoded).content)))
+        "+".join(_attribute(attribute) for attribute in elements(relative.content))
+        for relative in reversed(list(elements(only(encoded).content)))
     )
 
 
-def _attribute(attribute: _Element) -> str:
+def _attribute(attribute: Element) -> str:
     try:
-        type_id, value = _elements(attribute.content)
+        type_id, value = elements(attribute.content)
     except ValueError:
-        raise CertificateUnreadable("a part of the name has no type or no value") from None
+        raise InvalidDer("a part of the name has no type or no value") from None
     dotted = _dotted(type_id.content)
     keyword = _KEYWORDS.get(dotted)
     if keyword is None or value.tag not in _TEXT_TAGS:
@@ -90,7 +76,7 @@ def _dotted(object_id: bytes) -> str:
             numbers.append(number)
             number = 0
     if not numbers:
-        raise CertificateUnreadable("a part of the name has no type")
+        raise InvalidDer("a part of the name has no type")
     first = min(numbers[0] // 40, 2)
     return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
 
@@ -106,30 +92,3 @@ def _escaped(value: str) -> str:
     start = text.index(inner)
     before, after = text[:start], text[start + len(inner) :]
     return "".join(f"\\{each}" for each in before) + inner + "".join(f"\\{each}" for each in after)
-
-
-def _only(encoded: bytes) -> _Element:
-    first = next(_elements(encoded), None)
-    if first is None:
-        raise CertificateUnreadable("nothing there")
-    return first
-
-
-def _elements(encoded: bytes) -> Iterator[_Element]:
-    """The ASN.1 values in the bytes, in order."""
-    position = 0
-    while position < len(encoded):
-        start = position
-        if len(encoded) - position < 2:
-            raise CertificateUnreadable("an ASN.1 value without a length")
-        tag, length = encoded[position], encoded[position + 1]
-        position += 2
-        if length >= 0x80:
-            size = length & 0x7F
-            length = int.from_bytes(encoded[position : position + size], "big")
-            position += size
-        end = position + length
-        if end > len(encoded):
-            raise CertificateUnreadable("an ASN.1 value is cut off")
-        yield _Element(tag, encoded[position:end], encoded[start:end])
-        position = end

@@ -1,8 +1,8 @@
-"""Key stores and trust stores: PEM (files or text in the configuration) and PKCS12.
+"""Key stores and trust stores: PEM (files or text in the configuration), PKCS12 and JKS.
 
-Java's own format, JKS, is refused; the error shows the command to convert it.  JKS is detected by
-the first bytes of the file, because Java also reads PKCS12 if the configured type is JKS.  A
-private key is never written to disk: OpenSSL reads it from a file in memory.
+JKS is detected by the first bytes of the file, because Java reads PKCS12 if the configured type is
+JKS, and the other way round.  Java's JCEKS is refused; the error shows the command to convert it.
+A private key is never written to disk: OpenSSL reads it from a file in memory.
 
 Source: Kafka ``DefaultSslEngineFactory`` (KIP-651).
 """
@@ -14,7 +14,7 @@ import logging
 import os
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -22,22 +22,34 @@ from typing import Final, NamedTuple
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
+    load_der_private_key,
     load_pem_private_key,
 )
-from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+from cryptography.hazmat.primitives.serialization.pkcs12 import (
+    PKCS12KeyAndCertificates,
+    load_pkcs12,
+)
 
 from kafka_common.errors import ConfigInvalid
 from replica_manager.regular_files import read_configured
 from replica_manager.security.certificate_names import distinguished_name
+from replica_manager.security.java_key_store import (
+    JKS_MAGIC,
+    InvalidKeyStore,
+    JavaKeyStore,
+    load_jks,
+    unlocked,
+)
 
 PEM: Final = "PEM"
 MAX_STORE_BYTES: Final = 16 * 1024 * 1024
 _PEM_MAGIC: Final = b"-----BEGIN "
-_JKS_MAGICS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
 _CERTIFICATE: Final = re.compile(
     r"-+BEGIN\s+CERTIFICATE[^-]*-+\s+[a-zA-Z0-9/+=\s]*-+END\s+CERTIFICATE[^-]*-+"
 )
@@ -47,7 +59,7 @@ _PRIVATE_KEY: Final = re.compile(
 _TOO_WEAK: Final = ("CA_MD_TOO_WEAK", "EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL")
 _log = logging.getLogger("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory")
 # The exceptions of the library for invalid bytes or a wrong password.
-_UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm)
+_UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +130,10 @@ def load_key_store(settings: KeyStoreSettings) -> KeyMaterial | None:
         return _from_pem(settings, text, text, is_file=True)
     if settings.password is None:
         raise refuse("ssl.keystore.password", "a password: a key store of that type has one")
-    return _from_pkcs12(key, settings.location, settings.password)
+    data = _read(key, settings.location)
+    if data.startswith(JKS_MAGIC):
+        return _from_jks(settings, data, settings.password)
+    return _from_pkcs12(key, settings.location, data, settings.password)
 
 
 def load_trust_store(settings: TrustStoreSettings) -> str | None:
@@ -146,14 +161,10 @@ def load_trust_store(settings: TrustStoreSettings) -> str | None:
     data = _read(key, settings.location)
     if is_pem:
         return _certificates(key, data.decode("utf-8", "replace"))
-    _refuse_jks(key, settings.location, data)
-    try:
-        store = load_pkcs12(data, _encoded(settings.password))
-    except _UNREADABLE:
-        raise _not_pkcs12(key, settings.location, data) from None
-    found = [each.certificate for each in store.additional_certs]
-    if store.cert is not None:
-        found.append(store.cert.certificate)
+    if data.startswith(JKS_MAGIC):
+        found = _trusted_by_jks(key, settings.location, data, settings.password)
+    else:
+        found = _trusted_by_pkcs12(key, settings.location, data, settings.password)
     if not found:
         raise ConfigInvalid(key, settings.location, "a trust store that holds certificates")
     return "".join(each.public_bytes(Encoding.PEM).decode() for each in found)
@@ -266,19 +277,90 @@ def _from_pem(
     )
 
 
-def _from_pkcs12(key: str, location: str, password: str) -> KeyMaterial:
-    data = _read(key, location)
-    _refuse_jks(key, location, data)
+def _from_pkcs12(key: str, location: str, data: bytes, password: str) -> KeyMaterial:
+    store = _pkcs12(key, location, data, password)
+    if store.key is None or store.cert is None:
+        raise _no_key(key, location)
+    others = [each.certificate for each in store.additional_certs]
+    return _material(store.key, _chain(store.cert.certificate, others), key)
+
+
+def _trusted_by_pkcs12(
+    key: str, location: str, data: bytes, password: str | None
+) -> list[x509.Certificate]:
+    store = _pkcs12(key, location, data, password)
+    own = [] if store.cert is None else [store.cert]
+    return [each.certificate for each in (*store.additional_certs, *own)]
+
+
+def _pkcs12(key: str, location: str, data: bytes, password: str | None) -> PKCS12KeyAndCertificates:
+    if data.startswith(_JCEKS_MAGIC):
+        raise ConfigInvalid(
+            key,
+            location,
+            "PEM, PKCS12 or JKS, not JCEKS: convert it with keytool -importkeystore -srckeystore "
+            "FILE -destkeystore FILE.p12 -deststoretype PKCS12",
+        )
     try:
-        store = load_pkcs12(data, _encoded(password))
+        return load_pkcs12(data, _encoded(password))
     except _UNREADABLE:
         raise _not_pkcs12(key, location, data) from None
-    if store.key is None or store.cert is None:
-        raise ConfigInvalid(key, location, "a key store that holds a private key")
-    others = [each.certificate for each in store.additional_certs]
-    chain = _chain(store.cert.certificate, others)
+
+
+def _from_jks(settings: KeyStoreSettings, data: bytes, password: str) -> KeyMaterial:
+    """The first private key of the file, if it has several; Java takes any that suits the peer."""
+    key, location = f"{settings.prefix}ssl.keystore.location", settings.location
+    assert location is not None
+    store = _jks(key, location, data, password)
+    if not store.keys:
+        raise _no_key(key, location)
+    entry = store.keys[0]
+    try:
+        private_key = load_der_private_key(
+            unlocked(entry.protected, settings.key_password or password), None
+        )
+        chain = list(map(x509.load_der_x509_certificate, entry.chain))
+    except InvalidKeyStore as invalid:
+        raise ConfigInvalid(
+            f"{settings.prefix}ssl.key.password", "[hidden]", f"another password: {invalid}"
+        ) from None
+    except _UNREADABLE:
+        raise ConfigInvalid(key, location, "a key and certificates that can be read") from None
+    if not chain:
+        raise _no_key(key, location)
+    return _material(private_key, chain, key)
+
+
+def _trusted_by_jks(
+    key: str, location: str, data: bytes, password: str | None
+) -> list[x509.Certificate]:
+    store = _jks(key, location, data, password)
+    # Java also trusts the certificates of private keys.
+    found = [*store.certificates, *(each.chain[0] for each in store.keys if each.chain)]
+    try:
+        return list(map(x509.load_der_x509_certificate, found))
+    except _UNREADABLE:
+        raise ConfigInvalid(key, location, "certificates that can be read") from None
+
+
+def _jks(key: str, location: str, data: bytes, password: str | None) -> JavaKeyStore:
+    try:
+        return load_jks(data, password)
+    except InvalidKeyStore as invalid:
+        raise ConfigInvalid(
+            key, location, f"a JKS file, and the password that belongs to it ({invalid})"
+        ) from None
+
+
+def _no_key(key: str, location: str) -> ConfigInvalid:
+    return ConfigInvalid(key, location, "a key store that holds a private key and its certificate")
+
+
+def _material(
+    private_key: PrivateKeyTypes, chain: Iterable[x509.Certificate], key: str
+) -> KeyMaterial:
     return KeyMaterial(
-        store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+        private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
         b"".join(each.public_bytes(Encoding.PEM) for each in chain),
         key,
     )
@@ -314,21 +396,13 @@ def _read(key: str, location: str) -> bytes:
         raise ConfigInvalid(key, location, f"a readable file ({failure.strerror})") from None
 
 
-def _refuse_jks(key: str, location: str, data: bytes) -> None:
-    if data.startswith(_JKS_MAGICS):
-        raise ConfigInvalid(
-            key,
-            location,
-            "PEM or PKCS12, not JKS: convert it with keytool -importkeystore -srckeystore FILE "
-            "-destkeystore FILE.p12 -deststoretype PKCS12",
-        )
-
-
 def _not_pkcs12(key: str, location: str, data: bytes) -> ConfigInvalid:
     if data.lstrip().startswith(_PEM_MAGIC):
         store_type = key.removesuffix("location") + "type"
-        return ConfigInvalid(key, location, f"a PKCS12 file: this one needs {store_type}={PEM}")
-    return ConfigInvalid(key, location, "a PKCS12 file, and the password that belongs to it")
+        return ConfigInvalid(
+            key, location, f"a PKCS12 or JKS file: this one needs {store_type}={PEM}"
+        )
+    return ConfigInvalid(key, location, "a PKCS12 or JKS file, and the password that belongs to it")
 
 
 def _encoded(password: str | None) -> bytes | None:

@@ -15,7 +15,8 @@ from kafka_common.errors import ConfigInvalid
 from kafka_common.net.client_security import ClientSecurity, Credentials
 from kafka_common.protocol.oauthbearer import OAUTHBEARER
 from replica_manager.configuration.config import BrokerConfig
-from replica_manager.security.certificate_names import CertificateUnreadable, distinguished_name
+from replica_manager.security.certificate_names import distinguished_name
+from replica_manager.security.der import InvalidDer
 from replica_manager.security.jaas import parse_jaas
 from replica_manager.security.key_material import (
     KeyStoreSettings,
@@ -172,15 +173,15 @@ def test_trust_comes_from_text_from_pem_files_and_from_pkcs12(tmp_path: Path) ->
         assert (load_trust_store(settings) or "").strip() == TRUSTED.strip()
 
 
-def test_jks_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
-    jks = tmp_path / "server.jks"
-    jks.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
+def test_jceks_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
+    jceks = tmp_path / "server.jceks"
+    jceks.write_bytes(b"\xce\xce\xce\xce\0\0\0\2")
 
     with pytest.raises(ConfigInvalid, match="keytool -importkeystore") as refused:
-        load_key_store(KeyStoreSettings("p.", location=str(jks), password="s3cret"))
+        load_key_store(KeyStoreSettings("p.", location=str(jceks), password="s3cret"))
     assert refused.value.key == "p.ssl.keystore.location"
     with pytest.raises(ConfigInvalid, match="keytool -importkeystore"):
-        load_trust_store(TrustStoreSettings(location=str(jks)))
+        load_trust_store(TrustStoreSettings(location=str(jceks)))
 
 
 def test_a_pem_file_without_its_type_is_refused_with_the_type_that_it_needs(
@@ -511,7 +512,7 @@ def test_a_certificate_that_ends_too_early_has_no_name() -> None:
     der = AUTHORITY.sign((NameOID.COMMON_NAME, "a")).der
 
     for size in range(0, 80, 7):
-        with pytest.raises(CertificateUnreadable):
+        with pytest.raises(InvalidDer):
             distinguished_name(der[:size])
 
 
