@@ -16,16 +16,22 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafka_common.errors import ConfigInvalid
+from kafka_common.protocol.scram import ScramMechanism
 from replica_manager.configuration.config import BrokerConfig, read_text
 from replica_manager.configuration.environment import JAAS_FILE, JVM_OPTIONS
 from replica_manager.security.jaas import JaasEntry, parse_jaas_file
 from replica_manager.security.logins import module_of
+from replica_manager.security.sasl_mechanisms import PLAIN
 from replica_manager.security.settings import SecuredListener
 
 _ZOOKEEPER_SECTION: Final = "zookeeper.sasl.clientconfig"
 _ZOOKEEPER_LOGIN: Final = "zookeeper.sasl.client"
 _SECTION: Final = "KafkaServer"
 _DIGEST: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
+_WITH_PASSWORDS: Final = frozenset(
+    (_DIGEST, module_of(PLAIN), module_of(ScramMechanism.SCRAM_SHA_256.mechanism_name))
+)
+"""The modules whose user name and password ZooKeeper's client takes for DIGEST-MD5."""
 
 
 class JaasFile(NamedTuple):
@@ -66,8 +72,13 @@ class JaasFile(NamedTuple):
         entries = self.sections.get(section)
         if not entries:
             return ()
-        options = entries[0].options
-        if entries[0].module != _DIGEST or not options.get("username") or "password" not in options:
+        login = entries[0]
+        options = login.options
+        if (
+            login.module not in _WITH_PASSWORDS
+            or not options.get("username")
+            or "password" not in options
+        ):
             raise self._invalid(f"username and password of {_DIGEST} in its section {section}")
         return (("sasl", f"{options['username']}:{options['password']}"),)
 

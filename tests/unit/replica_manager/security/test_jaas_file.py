@@ -165,6 +165,16 @@ def test_a_file_that_is_no_jaas_file_is_named_and_shows_nothing(
     assert "s3cret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("module", [DIGEST, PLAIN, SCRAM])
+def test_zookeepers_client_takes_the_password_of_any_module_that_has_one(
+    folder: Path, module: str
+) -> None:
+    """As Kafka's images are often configured: one section is copied for the other."""
+    text = f'Client {{ {module} required username="kafka" password="s" user_a="b"; }};'
+
+    assert read(folder, text).zookeeper_auth() == (("sasl", "kafka:s"),)
+
+
 def test_what_is_missing_is_named(folder: Path) -> None:
     with pytest.raises(ConfigInvalid, match="No such file"):
         read_jaas_file({"KAFKA_OPTS": f"-Djava.security.auth.login.config={folder}/none"})
