@@ -6,6 +6,7 @@ keys in its ``server.properties``.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -41,7 +42,21 @@ def certificates(tmp_path: Path) -> Certificates:
     (tmp_path / "certificates").mkdir()
     made = Certificates.make(tmp_path / "certificates")
     (made.directory / "alice.p12").write_bytes(made.alice.pkcs12("storepass"))
+    keytool(
+        "-importkeystore", "-srckeystore", made.path("alice.p12"), "-srcstorepass", "storepass",
+        "-destkeystore", made.path("alice.jks"), "-deststoretype", "JKS",
+        "-deststorepass", "jkspass", "-srcalias", "kafka", "-destkeypass", "keypass",
+    )  # fmt: skip
+    keytool(
+        "-importcert", "-noprompt", "-alias", "authority", "-file", made.path("trusted.pem"),
+        "-keystore", made.path("trusted.jks"), "-storetype", "JKS", "-storepass", "trustpass",
+    )  # fmt: skip
     return made
+
+
+def keytool(*arguments: str) -> None:
+    done = subprocess.run(["keytool", *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -106,10 +121,12 @@ def client_files(certificates: Certificates) -> dict[str, str]:
         },
         "CERTIFIED": {
             "security.protocol": "SSL",
-            "ssl.keystore.type": "PKCS12",
-            "ssl.keystore.location": certificates.path("alice.p12"),
-            "ssl.keystore.password": "storepass",
-            **trusting,
+            # Of the type that Kafka takes where none is given.
+            "ssl.keystore.location": certificates.path("alice.jks"),
+            "ssl.keystore.password": "jkspass",
+            "ssl.key.password": "keypass",
+            "ssl.truststore.location": certificates.path("trusted.jks"),
+            "ssl.truststore.password": "trustpass",
         },
     }
     for listener, pairs in properties.items():
