@@ -61,7 +61,7 @@ class LogAppendInfo(NamedTuple):
     last_offset: int
     max_timestamp: int
     log_append_time: int
-    """The timestamp with LogAppendTime, -1 with CreateTime; for the Produce response."""
+    """For the Produce response: the timestamp with LogAppendTime or of a duplicate, else -1."""
     log_start_offset: int
     valid_bytes: int
     """Bytes of complete batches in the given records; 0 if nothing was appended."""

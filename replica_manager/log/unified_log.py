@@ -429,7 +429,8 @@ class UnifiedLog:
                 duplicate.first_offset,
                 duplicate.last_offset,
                 duplicate.timestamp,
-                duplicate.timestamp if examined.is_log_append_time else NO_LOG_APPEND_TIME,
+                # Also if the topic's timestamps are the clients', as in Kafka.
+                duplicate.timestamp,
                 self._log_start_offset,
                 valid_records.size,
                 leader_epoch,

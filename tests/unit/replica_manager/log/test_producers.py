@@ -47,6 +47,7 @@ def test_any_of_the_last_five_batches_sent_again_gets_its_first_offsets(world: L
     for i in range(1, 6):
         info = log.append_as_leader(sent(2 * i, count=2), 0)
         assert (info.is_duplicate, info.first_offset, info.last_offset) == (True, 2 * i, 2 * i + 1)
+        assert info.log_append_time == info.max_timestamp == START_MS
     with pytest.raises(OutOfOrderSequence):
         log.append_as_leader(sent(0, count=2), 0)
 
