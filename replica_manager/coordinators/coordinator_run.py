@@ -42,6 +42,13 @@ class AppendOutcome(Protocol):
     def base_offset(self) -> int: ...
 
 
+class AppendBegun(Protocol):
+    """An append that was begun."""
+
+    async def acknowledged(self) -> Mapping[TopicPartition, AppendOutcome]:
+        """One result per partition, after acknowledgement or timeout."""
+
+
 class Appends(Protocol):
     """Appends to partitions that this broker leads."""
 
@@ -53,8 +60,8 @@ class Appends(Protocol):
         timeout_ms: int,
         origin: AppendOrigin = ...,
         guards: Mapping[TopicPartition, VerificationGuard] | None = ...,
-    ) -> Mapping[TopicPartition, AppendOutcome]:
-        """Appends records; returns one result per partition, after acknowledgement or timeout."""
+    ) -> AppendBegun:
+        """Appends records."""
 
 
 class Coordinator(Protocol[_Out]):

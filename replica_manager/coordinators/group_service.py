@@ -211,13 +211,14 @@ class GroupService:
         self, partition: TopicPartition, append: AppendGroupRecords
     ) -> tuple[ErrorCode, int]:
         try:
-            outcomes = await self._appends.append_records(
+            appended = await self._appends.append_records(
                 {partition: MemoryRecords(append_batch(append, self._settings.codec))},
                 acks=append.required_acks,
                 timeout_ms=append.timeout_ms,
                 origin=AppendOrigin.COORDINATOR,
                 guards=_guards(partition, append),
             )
+            outcomes = await appended.acknowledged()
         except ZkControllerError as failure:
             return error_code_for(failure), -1
         except Exception:  # noqa: BLE001 - the waiting request must get a response

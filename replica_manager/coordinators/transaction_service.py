@@ -234,12 +234,13 @@ class TransactionService:
             ]
         )
         try:
-            outcomes = await self._appends.append_records(
+            appended = await self._appends.append_records(
                 {partition: MemoryRecords(batch)},
                 acks=_ALL_REPLICAS,
                 timeout_ms=append.timeout_ms,
                 origin=AppendOrigin.COORDINATOR,
             )
+            outcomes = await appended.acknowledged()
         except ZkControllerError as failure:
             return error_code_for(failure)
         except Exception:  # noqa: BLE001 - the waiting request must get a response

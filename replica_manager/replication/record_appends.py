@@ -77,6 +77,12 @@ class Appended(NamedTuple):
     wait: Callable[[], Awaitable[None]] | None
     """Waits and then completes ``outcomes``; None if they are complete."""
 
+    async def acknowledged(self) -> dict[TopicPartition, PartitionResponse]:
+        """The results, after acknowledgement or timeout."""
+        if self.wait is not None:
+            await self.wait()
+        return self.outcomes
+
 
 class _LogAppendResult(NamedTuple):
     """A successful append."""
@@ -109,32 +115,6 @@ class RecordAppends:
         replicas.watch(self.waiting.check)
 
     async def append_records(
-        self,
-        batches: Mapping[TopicPartition, MemoryRecords],
-        *,
-        acks: int,
-        timeout_ms: int,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        allows_internal_topics: bool = False,
-        guards: Mapping[TopicPartition, VerificationGuard] | None = None,
-    ) -> dict[TopicPartition, PartitionResponse]:
-        """Appends the records of each partition; returns one result per partition.
-
-        The arguments are those of :meth:`append`.  With ``acks`` -1 it waits for the replicas.
-        """
-        appended = await self.append(
-            batches,
-            acks=acks,
-            timeout_ms=timeout_ms,
-            origin=origin,
-            allows_internal_topics=allows_internal_topics,
-            guards=guards,
-        )
-        if appended.wait is not None:
-            await appended.wait()
-        return appended.outcomes
-
-    async def append(
         self,
         batches: Mapping[TopicPartition, MemoryRecords],
         *,

@@ -132,7 +132,8 @@ def load_key_store(settings: KeyStoreSettings) -> KeyMaterial | None:
         raise refuse("ssl.keystore.password", "a password: a key store of that type has one")
     data = _read(key, settings.location)
     if data.startswith(JKS_MAGIC):
-        return _from_jks(settings, data, settings.password)
+        key_password = settings.key_password or settings.password
+        return _from_jks(key, settings.location, data, settings.password, key_password)
     return _from_pkcs12(key, settings.location, data, settings.password)
 
 
@@ -307,23 +308,20 @@ def _pkcs12(key: str, location: str, data: bytes, password: str | None) -> PKCS1
         raise _not_pkcs12(key, location, data) from None
 
 
-def _from_jks(settings: KeyStoreSettings, data: bytes, password: str) -> KeyMaterial:
+def _from_jks(
+    key: str, location: str, data: bytes, password: str, key_password: str
+) -> KeyMaterial:
     """The first private key of the file, if it has several; Java takes any that suits the peer."""
-    key, location = f"{settings.prefix}ssl.keystore.location", settings.location
-    assert location is not None
     store = _jks(key, location, data, password)
     if not store.keys:
         raise _no_key(key, location)
     entry = store.keys[0]
     try:
-        private_key = load_der_private_key(
-            unlocked(entry.protected, settings.key_password or password), None
-        )
+        private_key = load_der_private_key(unlocked(entry.protected, key_password), None)
         chain = list(map(x509.load_der_x509_certificate, entry.chain))
     except InvalidKeyStore as invalid:
-        raise ConfigInvalid(
-            f"{settings.prefix}ssl.key.password", "[hidden]", f"another password: {invalid}"
-        ) from None
+        password_key = key.removesuffix("keystore.location") + "key.password"
+        raise ConfigInvalid(password_key, "[hidden]", f"another password: {invalid}") from None
     except _UNREADABLE:
         raise ConfigInvalid(key, location, "a key and certificates that can be read") from None
     if not chain:

@@ -34,6 +34,7 @@ from replica_manager.log.files import FileSlice
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.network.connection import Begun, Peer, ResponseFrame
 from replica_manager.quotas.loop_time import Timed
+from replica_manager.quotas.quota_managers import RequestUsage
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_cluster_gate
 from replica_manager.server.context import (
@@ -110,8 +111,7 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Begun:
         times = broker.request_metrics.begin(len(data))
     request = _Request(data, start, context, broker, times)
     try:
-        responding = _response(request)
-        response = await (responding if usage is None else Timed(responding, usage.loop_time))
+        response = await _in_turns(_response(request), usage)
     finally:
         if times is not None:
             # The request is still in the queue if it could not be decoded, so that no handler ran.
@@ -123,11 +123,13 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Begun:
 
 
 async def _finished_later(request: _Request, later: Later) -> ResponseFrame:
-    usage = request.context.usage
-    responding = later.response()
-    return await _finished(
-        request, await (responding if usage is None else Timed(responding, usage.loop_time))
-    )
+    response = await _in_turns(later.response(), request.context.usage)
+    return await _finished(request, response)
+
+
+def _in_turns(responding: Coroutine[Any, Any, R], usage: RequestUsage | None) -> Awaitable[R]:
+    """The same, with its time on the event loop counted for the client's quotas."""
+    return responding if usage is None else Timed(responding, usage.loop_time)
 
 
 async def _finished(request: _Request, response: Response) -> ResponseFrame:

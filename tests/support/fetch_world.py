@@ -120,12 +120,12 @@ def log_of(world: BrokerWorld, tp: TopicPartition = ORDERS) -> UnifiedLog:
 def fill(world: BrokerWorld, *counts: int, tp: TopicPartition = ORDERS, size: int = 10) -> None:
     """Appends a batch of each count, as a producer would."""
     for count in counts:
-        outcome = asyncio.run(
+        appended = asyncio.run(
             world.appends.append_records(
                 {tp: MemoryRecords(batch(count, size=size))}, acks=1, timeout_ms=1
             )
         )
-        assert outcome[tp].error is ErrorCode.none
+        assert appended.outcomes[tp].error is ErrorCode.none
 
 
 def offsets(records: bytes) -> list[int]:

@@ -207,13 +207,14 @@ def _append(world: World, error: Exception, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(type(log), "append_examined", _only_of(log, "append_examined", error))
     tps = [TopicPartition("orders", 0), TopicPartition("bills", 0)]
 
-    outcomes = asyncio.run(
+    appended = asyncio.run(
         world.appends.append_records(
             dict.fromkeys(tps, MemoryRecords(batch())), acks=1, timeout_ms=1000
         )
     )
 
-    assert [outcomes[tp].error for tp in tps] == [ErrorCode.unknown_server_error, ErrorCode.none]
+    found = [appended.outcomes[tp].error for tp in tps]
+    assert found == [ErrorCode.unknown_server_error, ErrorCode.none]
 
 
 @seam("a read of one partition")
@@ -284,7 +285,7 @@ def _watcher(world: World, error: Exception, _: pytest.MonkeyPatch) -> None:
 
 @seam("a handler")
 def _handler(world: World, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(world.appends), "append", raising(error))
+    monkeypatch.setattr(type(world.appends), "append_records", raising(error))
     response = produce(world, batch())
     monkeypatch.undo()
 

@@ -121,7 +121,7 @@ async def handle(
         guards = verified.guards
     if not batches:
         return await _acknowledged(Appended(outcomes, None), request, context, broker)
-    appended = await broker.records.appends.append(
+    appended = await broker.records.appends.append_records(
         batches,
         acks=request.acks,
         timeout_ms=request.timeout_ms,
@@ -136,9 +136,7 @@ async def handle(
 async def _acknowledged(
     appended: Appended, request: ProduceRequest, context: RequestContext, broker: BrokerContext
 ) -> EncodedBody | Unanswered:
-    outcomes, wait = appended
-    if wait is not None:
-        await wait()
+    outcomes = await appended.acknowledged()
     throttle_ms = 0
     if context.usage is not None:
         throttle_ms = context.usage.produced(is_answered=request.acks != 0)

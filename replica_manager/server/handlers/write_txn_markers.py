@@ -74,12 +74,13 @@ async def _write(marker: Marker, broker: BrokerContext) -> dict[TopicPartition, 
             here.append(partition)
     if not here:
         return errors
-    outcomes = await broker.records.appends.append_records(
+    appended = await broker.records.appends.append_records(
         dict.fromkeys(here, MemoryRecords(_batch(marker))),
         acks=_ALL_REPLICAS,
         timeout_ms=broker.config().integer("request.timeout.ms"),
         origin=AppendOrigin.COORDINATOR,
     )
+    outcomes = await appended.acknowledged()
     written = {partition: outcome.error for partition, outcome in outcomes.items()}
     _notify_group_coordinator(marker, written, broker)
     return errors | written

@@ -424,7 +424,7 @@ async def test_records_are_appended_in_the_order_of_the_decisions(tmp_path: Path
         world.service.on_partitions_deleted(partitions)
         assert await world.commit(7, partitions[0]) is ErrorCode.none
 
-        assert (await produced)[clients].error is ErrorCode.none
+        assert (await produced).outcomes[clients].error is ErrorCode.none
 
     async with coordinator(tmp_path) as world:
         found = await world.offsets()

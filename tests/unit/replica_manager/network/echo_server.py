@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +18,11 @@ LOCAL = Endpoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")
 
 def framed(data: bytes) -> bytes:
     return struct.pack(">i", len(data)) + data
+
+
+def close_by_reset(sock: socket.socket) -> None:
+    """Lets the close of the socket end its connection by RST."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 @asynccontextmanager

@@ -25,7 +25,7 @@ from tests.support.descriptors import left_connections
 from tests.support.frames import request_header
 from tests.support.log_world import batch
 from tests.support.wire_peer import until
-from tests.unit.replica_manager.network.echo_server import server_with
+from tests.unit.replica_manager.network.echo_server import close_by_reset, server_with
 from tests.unit.replica_manager.server.produced import request as produced
 
 CLIENTS = 200
@@ -41,7 +41,7 @@ def connect(server: SocketServer, request: bytes) -> socket.socket:
 
 def reset(sock: socket.socket) -> None:
     """Ends a connection by RST."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    close_by_reset(sock)
     sock.close()
 
 

@@ -24,7 +24,7 @@ from replica_manager.network.connection import Begun, Peer, Respond, ResponseFra
 from replica_manager.network.listener import SocketServer
 from replica_manager.network.request_memory import request_memory_bytes
 from tests.support.wire_peer import until
-from tests.unit.replica_manager.network.echo_server import server_with
+from tests.unit.replica_manager.network.echo_server import close_by_reset, server_with
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -70,7 +70,7 @@ class HalfSent:
             return True
 
     async def end(self) -> None:
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        close_by_reset(self.sock)
         self.sending.cancel()
         await asyncio.gather(self.sending, return_exceptions=True)
         self.sock.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import struct
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +25,7 @@ from tests.support.broker_world import BrokerWorld
 from tests.support.frames import parse_response_header, request_header
 from tests.support.log_world import batch
 from tests.support.wire_peer import until
-from tests.unit.replica_manager.network.echo_server import framed, server_with
+from tests.unit.replica_manager.network.echo_server import close_by_reset, framed, server_with
 from tests.unit.replica_manager.server.produced import log_of
 from tests.unit.replica_manager.server.produced import request as produced
 
@@ -191,8 +190,7 @@ async def test_none_waits_any_more_for_a_client_that_has_gone(world: BrokerWorld
     async with client_of(world) as (server, _, writer):
         writer.write(b"".join(a_produce(number) for number in range(3)))
         await until(lambda: len(waiting) == 3)
-        sock = writer.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        close_by_reset(writer.get_extra_info("socket"))
         writer.transport.abort()
         await until(lambda: server.connection_count == 0 and len(waiting) == 0)
         await until(lambda: server.unfinished_count == 0)

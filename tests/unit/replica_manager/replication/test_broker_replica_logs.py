@@ -163,10 +163,10 @@ def do_deferred_tasks(world: BrokerWorld, now_ms: int = 2**60) -> None:
 
 
 def append(world: BrokerWorld, records: bytes, tp: TopicPartition = ORDERS) -> None:
-    outcome = asyncio.run(
+    appended = asyncio.run(
         world.appends.append_records({tp: MemoryRecords(records)}, acks=1, timeout_ms=1)
     )
-    assert outcome[tp].error is ErrorCode.none
+    assert appended.outcomes[tp].error is ErrorCode.none
 
 
 # ---------------------------------------------------------------------- topic ids

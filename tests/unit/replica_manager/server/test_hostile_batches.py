@@ -143,13 +143,13 @@ def test_the_batches_of_one_request_are_bounded_together(
     for tp in tps[1:]:
         world.lead(tp.topic)
 
-    outcomes = asyncio.run(
+    appended = asyncio.run(
         world.appends.append_records(
             dict.fromkeys(tps, MemoryRecords(records)), acks=1, timeout_ms=1000
         )
     )
 
-    assert [outcomes[tp].error for tp in tps] == [
+    assert [appended.outcomes[tp].error for tp in tps] == [
         first,
         ErrorCode.message_too_large,
         ErrorCode.message_too_large,

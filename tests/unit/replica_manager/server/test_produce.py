@@ -121,10 +121,10 @@ def test_only_the_admin_client_writes_to_internal_topics(world: BrokerWorld) -> 
 
     async def append_as_coordinator() -> ErrorCode:
         world.lead(tp.topic)
-        outcome = await world.appends.append_records(
+        appended = await world.appends.append_records(
             {tp: MemoryRecords(batch())}, acks=1, timeout_ms=1, allows_internal_topics=True
         )
-        return outcome[tp].error
+        return appended.outcomes[tp].error
 
     assert asyncio.run(append_as_coordinator()) is ErrorCode.none
     assert produce(world, batch(), topic=tp.topic).error_code is ErrorCode.invalid_topic_exception
@@ -249,14 +249,13 @@ def test_time_runs_out_for_all_and_the_records_stay(world: BrokerWorld) -> None:
 async def _while_waiting(
     world: BrokerWorld, tp: TopicPartition, do: Callable[[], Awaitable[None]]
 ) -> list[PartitionResponse]:
-    asked = asyncio.create_task(
-        world.appends.append_records({tp: MemoryRecords(batch(3))}, acks=-1, timeout_ms=60_000)
+    appended = await world.appends.append_records(
+        {tp: MemoryRecords(batch(3))}, acks=-1, timeout_ms=60_000
     )
-    while not len(world.appends.waiting):
-        await asyncio.sleep(0)
+    assert len(world.appends.waiting) == 1
     assert log_of(world, tp).high_watermark == 0
     await do()
-    return list((await asked).values())
+    return list((await appended.acknowledged()).values())
 
 
 def test_a_flush_that_is_due_comes_before_the_answer(world: BrokerWorld) -> None:
