@@ -5,7 +5,8 @@ A life is one process of a broker. It begins with *starting* in ``server.log``. 
 log at all, it begins with the controller's *Newly added brokers*. A clean end is logged as
 *shutting down*. A killed process logs nothing: it died between its last line and the moment when
 the controller noticed that it was missing. The first *disconnected* of a peer in between is the
-best estimate.
+best estimate: unless the session would not have expired so soon after it, which shows that the peer
+did not use its connection when it broke.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ ONE_LOSS_MS: Final = 5_000
 VIEWS: Final = frozenset({"ctl-brokers-changed", "ctl-brokers-active"})
 MARKS: Final = VIEWS | {
     "server-life", "ctl-thread", "broker-registered", "shutdown-request", "net-disconnected",
-    "net-connect-failed", "fetch-session-error",
+    "net-connect-failed", "fetch-session-error", "zk-session",
 }  # fmt: skip
 """Kinds of lines that say something about the life of a broker."""
 REGISTERED: Final = "broker-registered"
@@ -49,6 +50,9 @@ PRELUDE: Final = ("Registered kafka:type=", "Registered signal handlers", "Setti
 The dump of the configuration (``DUMP``) is not a sign of life either.
 """
 
+UNHEARD_SHARE: Final = 2 / 3
+"""A ZooKeeper client that gets no response for this share of its session timeout gives its
+connection up; so the server had a message of a live client since."""
 ONE_TRY_MS: Final = 50
 """A *disconnected* this close before a failed connect means that no connection had existed."""
 NO_SESSION: Final = "epoch=INITIAL)"
@@ -56,6 +60,7 @@ NO_SESSION: Final = "epoch=INITIAL)"
 
 _EVER: Final = 2**62
 _NODE: Final = re.compile(r"[Nn]ode (-?[0-9]+)")
+_TIMEOUT: Final = re.compile(r"negotiated timeout = ([0-9]+)")
 _STARTS: Final = ("starting", "thread", "added")
 """Marks of the beginning of a life, the most precise first."""
 
@@ -144,7 +149,7 @@ def broker_lives(
     marks_of: defaultdict[int, list[_Mark]] = defaultdict(list)
     for event in events:
         for mark, about in _marks(event):
-            marks_of[about].append((mark, _sign(event), _epoch(event)))
+            marks_of[about].append((mark, _sign(event), _number(event)))
     for about, sign in signs:
         marks_of[about].append(("own", sign, None))
     views = list(_views(events))
@@ -230,7 +235,10 @@ def _is_of_server(event: Event) -> bool:
 
 
 _Mark: TypeAlias = tuple[str, SignOfLife, int | None]
-"""The mark of a line about a broker, its time and place, and the broker epoch it names."""
+"""The mark of a line about a broker, its time and place, and the number it names.
+
+That is the broker epoch, or the session's timeout in ms.
+"""
 
 
 class _Span(NamedTuple):
@@ -256,7 +264,15 @@ def _sign(event: Event) -> SignOfLife:
     return SignOfLife(event.time_ms, event.file, event.line)
 
 
-def _epoch(event: Event) -> int | None:
+def session_timeout_ms(event: Event) -> int | None:
+    """The timeout in ms of the session that a broker's line says to be established; else None."""
+    negotiated = _TIMEOUT.search(event.text or "")
+    return None if negotiated is None else int(negotiated[1])
+
+
+def _number(event: Event) -> int | None:
+    if event.kind == "zk-session":
+        return session_timeout_ms(event)
     epoch = event.value("broker_epoch")
     return int(epoch) if epoch is not None and epoch.isdecimal() else None
 
@@ -291,6 +307,8 @@ def _marks(event: Event) -> Iterator[tuple[str, int]]:
             found += [("stopped", about)] * event.says("Shutdown completed")
         case "broker-registered":
             found.append(("registered", about))
+        case "zk-session":
+            found += [("session", about)] * (session_timeout_ms(event) is not None)
         case "shutdown-request" if event.peer is not None:
             found.append(("announced", event.peer))
         case "ctl-brokers-changed" | "ctl-brokers-active":
@@ -353,14 +371,16 @@ def _life(
 ) -> BrokerLife:
     from_ms, next_ms = span.sign.at_ms, _EVER if until_ms is None else until_ms
     last: dict[str, SignOfLife] = {}
-    stopping_ms, registered = None, []
-    for mark, sign, epoch in marks:
+    stopping_ms, registered, timeout_ms = None, [], None
+    for mark, sign, number in marks:
         if from_ms <= sign.at_ms < next_ms:
             last[mark] = sign
             if mark in ("stopping", "announced") and stopping_ms is None:
                 stopping_ms = sign.at_ms
             if mark == "registered":
-                registered.append(epoch)
+                registered.append(number)
+            if mark == "session":
+                timeout_ms = number
     own = last.get("own")
     missed = _missed(broker, from_ms if own is None else own.at_ms - RUMOUR_MS, next_ms, views)
     if missed is None:
@@ -381,7 +401,11 @@ def _life(
         end = next(last[mark] for mark in ("stopped", "stopping", "announced") if mark in last)
         to_ms = end.at_ms
     elif ended_by == KILLED and own is not None and to_ms is not None:
-        to_ms = _died_ms(own.at_ms, min(to_ms, next_ms), _partings(marks))
+        upper_ms = min(to_ms, next_ms)
+        if missed is not None and timeout_ms is not None:
+            expired_ms = missed.at_ms - int(timeout_ms * (1 - UNHEARD_SHARE))
+            upper_ms = max(own.at_ms, min(upper_ms, expired_ms))
+        to_ms = _died_ms(own.at_ms, upper_ms, _partings(marks))
     elif ended_by == OPEN:
         end = None
     return BrokerLife(

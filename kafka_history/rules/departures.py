@@ -7,12 +7,17 @@ pause begins when the process stops writing, long before its session expires.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from kafka_history.rules.broker_lives import CLEAN, FAILED_START, BrokerLife, SessionExpiry
+from kafka_history.rules.broker_lives import (
+    CLEAN,
+    FAILED_START,
+    BrokerLife,
+    SessionExpiry,
+    session_timeout_ms,
+)
 from kafka_history.rules.event import Event
 from kafka_history.rules.log_dir_failures import FailedLogDir
 
@@ -28,7 +33,6 @@ AWAKE_MS: Final = 200
 """Lines at most this long before the silence is logged were written after the process woke up."""
 FAR_MS: Final = 60_000
 """A session lost later than this after the end of a pause was lost for another reason."""
-_TIMEOUT: Final = re.compile(r"negotiated timeout = ([0-9]+)")
 
 
 class ZooKeeperSilence(NamedTuple):
@@ -87,8 +91,8 @@ def silences(events: Iterable[Event]) -> Iterator[ZooKeeperSilence]:
         broker = event.broker_id
         if broker is None or event.kind not in CLIENT:
             continue
-        if (negotiated := _TIMEOUT.search(event.text or "")) is not None:
-            timeouts[broker] = int(negotiated[1])
+        if (negotiated_ms := session_timeout_ms(event)) is not None:
+            timeouts[broker] = negotiated_ms
         timeout_ms, silent_ms = timeouts.get(broker), event.elapsed_ms
         if timeout_ms is None or silent_ms is None or silent_ms < timeout_ms + PAUSE_MS:
             continue

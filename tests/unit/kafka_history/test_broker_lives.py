@@ -45,6 +45,24 @@ def test_a_death_lies_where_a_peer_first_saw_the_connection_break() -> None:
     assert (one.last_ms, one.missed_ms) == (START_MS + 10_000, START_MS + 16_000)
 
 
+@pytest.mark.parametrize(("parted_ms", "died_ms"), [(13_900, 13_900), (14_100, 10_000)])
+def test_a_connection_that_was_not_used_breaks_too_late_to_date_a_death(
+    parted_ms: int, died_ms: int
+) -> None:
+    established = "Session establishment complete on server localhost, negotiated timeout = 6000"
+
+    (one, _) = lives_of(
+        server(0, 1, "starting"),
+        event("zk-session", 100, 1, established),
+        event("thread-life", 10_000, 1, "the last word"),
+        # ZooKeeper had a message of a live client in the 4 s before: the session lasts 2 s more.
+        event("net-disconnected", parted_ms, 9, "Node 1 disconnected."),
+        view(16_000, "9"),
+    )
+
+    assert (one.to_ms, one.missed_ms) == (START_MS + died_ms, START_MS + 16_000)
+
+
 @pytest.mark.parametrize(
     "failure",
     [
