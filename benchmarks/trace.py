@@ -1,10 +1,12 @@
 """Where one acknowledged record waits, and where it computes: ``python -m benchmarks.trace``.
 
 Three real brokers of ours, a topic with one partition and three replicas, and a client that sends
-one record at a time with acks=all.  Each broker runs with marks at the steps of the way, which
-note the clock, the processor time of the event loop's thread, its turns and its callbacks.  The
-clock is that of the machine, so marks of different processes can be set in a row.  Of the two
-followers the row shows the one that the record waited for.
+one record at a time with acks=all; with ``--of commit`` a consumer that commits one offset at a
+time, which the group coordinator appends to its partition of ``__consumer_offsets``.  Each broker
+runs with marks at the steps of the way, which note the clock, the processor time of the event
+loop's thread, its turns and its callbacks.  The clock is that of the machine, so marks of different
+processes can be set in a row.  Of the two followers the row shows the one that the record waited
+for.
 
 Each line is a step: the median time since the step before, and, where both are in one process, the
 processor time, turns and callbacks between them.
@@ -25,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from typing_extensions import override
 
 from benchmarks.broker_process import OurBroker
@@ -33,11 +35,14 @@ from benchmarks.records_cluster import BROKERS, RecordsCluster
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 TOPIC: Final = "trace"
+_PROPERTIES: Final = {"offsets.topic.replication.factor": "3"}
 PAUSE_S: Final = 0.02
 """Between two records: what a record left to do is done by then."""
 TIMEOUT_S: Final = 30.0
 _FILE: Final = "ZKCONTROLLER_TRACE_FILE"
-_PRODUCE, _FETCH = 0, 1
+_PRODUCE, _FETCH, _OFFSET_COMMIT = 0, 1, 8
+REQUESTS: Final = {"record": ("Produce", _PRODUCE), "commit": ("OffsetCommit", _OFFSET_COMMIT)}
+"""What is sent, with the request's name and API key."""
 
 
 class Mark(NamedTuple):
@@ -101,10 +106,10 @@ def _install(marks: Marks) -> None:
 
     async def answered(self: Any, data: bytes) -> bool:
         key = int.from_bytes(data[:2], "big")
-        if key not in (_PRODUCE, _FETCH):
+        if key not in (_PRODUCE, _FETCH, _OFFSET_COMMIT):
             return await is_answered(self, data)
         size = int.from_bytes(data[8:10], "big")
-        who = "" if key == _PRODUCE else data[10 : 10 + size].decode()
+        who = data[10 : 10 + size].decode() if key == _FETCH else ""
         marks.add(f"arrived {key} {who}")
         try:
             return await is_answered(self, data)
@@ -201,8 +206,30 @@ def send(bootstrap_servers: str, records: int) -> list[tuple[int, int]]:
     return found
 
 
+def commit(bootstrap_servers: str, offsets: int) -> list[tuple[int, int]]:
+    """When each offset was sent to the coordinator, and when it was committed, in nanoseconds."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": TOPIC,
+            "enable.auto.commit": False,
+            "log_level": 2,
+        }
+    )
+    found = []
+    try:
+        for offset in range(offsets):
+            began_ns = time.monotonic_ns()
+            consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+            found.append((began_ns, time.monotonic_ns()))
+            time.sleep(PAUSE_S)
+    finally:
+        consumer.close()
+    return found
+
+
 class Step(NamedTuple):
-    """A place on the way of one record."""
+    """A place on the way of one record, or of one offset."""
 
     text: str
     mark: Mark
@@ -210,9 +237,10 @@ class Step(NamedTuple):
 
 
 def way(
-    leader: int, marks: dict[int, list[Mark]], sent_ns: int, acked_ns: int
+    what: str, leader: int, marks: dict[int, list[Mark]], sent_ns: int, acked_ns: int
 ) -> list[Step] | None:
-    """The steps of one record; None if another request was among them."""
+    """The steps of one of ``REQUESTS``; None if another request was among them."""
+    request, key = REQUESTS[what]
     near = {
         broker_id: [each for each in found if sent_ns <= each.at_ns <= acked_ns]
         for broker_id, found in marks.items()
@@ -233,7 +261,7 @@ def way(
         who = last.name.split()[-1]
         follower = int(who.split("-")[1])
         steps = [
-            Step("leader: Produce received", first(leader, f"arrived {_PRODUCE} "), leader),
+            Step(f"leader: {request} received", first(leader, f"arrived {key} "), leader),
             Step("leader: appended", first(leader, "appended"), leader),
             Step("leader: parked Fetch woken", first(leader, "woken"), leader),
             Step("leader: Fetch answered", first(leader, f"answered {_FETCH} {who}"), leader),
@@ -250,7 +278,7 @@ def way(
         steps += [
             Step("leader: next Fetch received", last, leader),
             Step("leader: high watermark moved", first(leader, "committed"), leader),
-            Step("leader: Produce answered", first(leader, f"answered {_PRODUCE} "), leader),
+            Step(f"leader: {request} answered", first(leader, f"answered {key} "), leader),
         ]
     except (StopIteration, ValueError):
         return None
@@ -258,15 +286,15 @@ def way(
 
 
 def report(
-    leader: int, marks: dict[int, list[Mark]], sent: Sequence[tuple[int, int]]
+    what: str, leader: int, marks: dict[int, list[Mark]], sent: Sequence[tuple[int, int]]
 ) -> Iterator[str]:
     """The lines of the table."""
     ways = [
         (began_ns, found, ended_ns)
         for began_ns, ended_ns in sent
-        if (found := way(leader, marks, began_ns, ended_ns)) is not None
+        if (found := way(what, leader, marks, began_ns, ended_ns)) is not None
     ]
-    yield f"{len(ways)} of {len(sent)} records; medians"
+    yield f"{len(ways)} of {len(sent)} {what}s; medians"
     yield f"{'step':34}{'ms':>7}{'cpu ms':>8}{'turns':>7}{'callbacks':>11}{'sleeps':>8}{'hops':>6}"
     count = len(ways[0][1])
     for place in range(count):
@@ -301,7 +329,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.trace", description="Where one acknowledged record waits"
     )
-    parser.add_argument("--records", type=int, default=300)
+    parser.add_argument("--of", choices=tuple(REQUESTS), default="record", help="what is traced")
+    parser.add_argument("--records", type=int, default=300, help="or commits (default: 300)")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="trace-") as folder:
         directory = Path(folder)
@@ -310,13 +339,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for broker_id in BROKERS:
                 place = directory / str(broker_id)
                 place.mkdir()
-                brokers.append(TracedBroker(broker_id, f"{zookeeper.connect}/trace", place))
+                brokers.append(
+                    TracedBroker(broker_id, f"{zookeeper.connect}/trace", place, _PROPERTIES)
+                )
             cluster = RecordsCluster(brokers)
             try:
                 cluster.start()
                 cluster.create(TOPIC, replicas=3, partitions=1)
-                send(cluster.bootstrap_servers, 100)
-                sent = send(cluster.bootstrap_servers, options.records)
+                send_each = send if options.of == "record" else commit
+                send_each(cluster.bootstrap_servers, 100)
+                sent = send_each(cluster.bootstrap_servers, options.records)
                 for broker in brokers:
                     broker.stop()
             finally:
@@ -327,7 +359,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for broker_id, found in marks.items()
     }
     leader = max(appends, key=lambda broker_id: appends[broker_id])
-    print("\n".join(report(leader, marks, sent)))
+    print("\n".join(report(options.of, leader, marks, sent)))
     return 0
 
 
