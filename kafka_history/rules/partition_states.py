@@ -144,8 +144,9 @@ def partition_states(
         states = _placed(_writes(state for state in alive if _source(state.kind) != _BIRTH))
         if deaths:
             # While a topic is being deleted, its ISRs still shrink: put the deletion last.
-            last_ms = max((state.time_ms for state in states), default=0)
             death = min(deaths, key=_evidence)
+            states = list(_dated_by_deletion(states, death.time_ms))
+            last_ms = max((state.time_ms for state in states), default=0)
             states.append(death._replace(time_ms=max(death.time_ms, last_ms)))
         yield from _filled(states)
 
@@ -234,6 +235,22 @@ def _state(event: Event, incarnation: int) -> State:
         previous_isr=None,
         previous_version=None,
     )
+
+
+def _dated_by_deletion(states: Sequence[State], begun_ms: int) -> Iterator[State]:
+    """The states; those of a topic's deletion at its beginning, if only later requests have them.
+
+    Old controllers do not log the ISRs that they shrink while they delete a topic.  The next
+    controller sends them, if the deletion is not over by then.  A topic that was created again
+    has lower leader epochs.
+    """
+    epoch = max(
+        (state.leader_epoch or 0 for state in states if state.time_ms <= begun_ms), default=0
+    )
+    for state in states:
+        is_sent_later = state.kind in FROM_WITNESS and state.time_ms > begun_ms
+        is_of_deletion = is_sent_later and (state.leader_epoch or 0) > epoch
+        yield state._replace(time_ms=begun_ms) if is_of_deletion else state
 
 
 def _isr(event: Event) -> Sequence[int] | None:

@@ -610,8 +610,9 @@ class _Judge:
             bad = [
                 act
                 for act in stops
+                # A move may leave a partition one replica: no leader could have taken it over.
                 if any(
-                    len(act.before.partitions[name].replicas) > 1
+                    min(len(each.partitions[name].replicas) for each in (act.before, act.then)) > 1
                     for name in act.then.dark & act.before.led_by(broker)
                 )
             ]

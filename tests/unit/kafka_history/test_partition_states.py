@@ -52,6 +52,27 @@ def test_a_topic_that_was_deleted_and_created_again_is_another_incarnation() -> 
     ] == [(1, 1, 0, False), (1, 2, 6, False), (1, 3, None, True), (2, 1, 0, False)]
 
 
+def test_a_shrink_of_a_deletion_that_the_next_controller_sends_is_of_the_deletion() -> None:
+    """As on Kafka 2.4, whose controller does not log it."""
+    sent: dict[str, Any] = {"topic": TP[0], "partition": TP[1], "leader": -1, "leader_epoch": 2}
+
+    found = states_of(
+        events_of(
+            created(1_000, 9, 1, TP, [1, 2]),
+            row("partition-state", 5_000, 9, topic=TP[0], partition=TP[1],
+                from_state="OfflinePartition", to_state="NonExistentPartition"),
+            row("send-lisr-partition", 9_000, 8, isr=[1], zk_version=2, **sent),
+            row("delete-completed", 12_000, 8, topic="orders"),
+        )
+    )  # fmt: skip
+
+    assert [(each.time_ms - START_MS, each.isr, each.is_deleted) for each in found] == [
+        (1_005, [1, 2], False),
+        (5_000, [1], False),
+        (5_000, None, True),
+    ]
+
+
 def test_a_write_is_one_state_however_many_lines_tell_it_and_in_whatever_order() -> None:
     found = states_of(
         events_of(
