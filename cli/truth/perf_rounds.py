@@ -137,19 +137,17 @@ async def measure_records(bootstrap: Bootstrap, topic: str | None, rounds: int) 
         return await _through(bootstrap, led, rounds)
     name = f"zkctl-check-perf-{secrets.token_hex(8)}"
     results: list[PerfResult] = []
-    is_made = True
+    creation = asyncio.ensure_future(_create(bootstrap, name))
     try:
-        try:
-            await _create(bootstrap, name)
-        except Refused:  # after any other error the topic may exist
-            is_made = False
-            raise
+        await asyncio.shield(creation)
         led = await _led(bootstrap, name, Deadline(ANSWER_S))
         results = await _through(bootstrap, led, rounds)
     except CommandFailed as error:
         results.append(PerfResult("produce", name, error=str(error)))
     finally:
-        if is_made:
+        # Until it is over, a controller that has begun it may know no topic to delete.
+        await asyncio.wait([creation])
+        if not isinstance(creation.exception(), Refused):  # after another error it may exist
             results.append(await _delete(bootstrap, name))
             if (why := results[-1].error) is not None:
                 say(f"topic {name} is not deleted: {why}")
