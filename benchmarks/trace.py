@@ -2,7 +2,9 @@
 
 Three real brokers of ours, a topic with one partition and three replicas, and a client that sends
 one record at a time with acks=all; with ``--of commit`` a consumer that commits one offset at a
-time, which the group coordinator appends to its partition of ``__consumer_offsets``.  Each broker
+time, which the group coordinator appends to its partition of ``__consumer_offsets``.  With
+``--pause-ms 20`` what a record leaves to do is done before the next, but other programs have taken
+the processors' caches meanwhile, and every step takes longer.  Each broker
 runs with marks at the steps of the way, which note the clock, the processor time of the event
 loop's thread, its turns and its callbacks.  The clock is that of the machine, so marks of different
 processes can be set in a row.  Of the two followers the row shows the one that the record waited
@@ -36,8 +38,6 @@ from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 TOPIC: Final = "trace"
 _PROPERTIES: Final = {"offsets.topic.replication.factor": "3"}
-PAUSE_S: Final = 0.02
-"""Between two records: what a record left to do is done by then."""
 TIMEOUT_S: Final = 30.0
 _FILE: Final = "ZKCONTROLLER_TRACE_FILE"
 _PRODUCE, _FETCH, _OFFSET_COMMIT = 0, 1, 8
@@ -191,7 +191,7 @@ class TracedBroker(OurBroker):
         return [Mark(*each) for each in json.loads(self.file.read_text())]
 
 
-def send(bootstrap_servers: str, records: int) -> list[tuple[int, int]]:
+def send(bootstrap_servers: str, records: int, pause_s: float) -> list[tuple[int, int]]:
     """When each record was sent, and when it was acknowledged, in nanoseconds."""
     producer = Producer(
         {"bootstrap.servers": bootstrap_servers, "acks": "all", "linger.ms": 0, "log_level": 2}
@@ -202,11 +202,11 @@ def send(bootstrap_servers: str, records: int) -> list[tuple[int, int]]:
         producer.produce(TOPIC, bytes(100), partition=0)
         assert producer.flush(TIMEOUT_S) == 0, "not acknowledged in time"
         found.append((began_ns, time.monotonic_ns()))
-        time.sleep(PAUSE_S)
+        time.sleep(pause_s)
     return found
 
 
-def commit(bootstrap_servers: str, offsets: int) -> list[tuple[int, int]]:
+def commit(bootstrap_servers: str, offsets: int, pause_s: float) -> list[tuple[int, int]]:
     """When each offset was sent to the coordinator, and when it was committed, in nanoseconds."""
     consumer = Consumer(
         {
@@ -222,7 +222,7 @@ def commit(bootstrap_servers: str, offsets: int) -> list[tuple[int, int]]:
             began_ns = time.monotonic_ns()
             consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
             found.append((began_ns, time.monotonic_ns()))
-            time.sleep(PAUSE_S)
+            time.sleep(pause_s)
     finally:
         consumer.close()
     return found
@@ -330,6 +330,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.trace", description="Where one acknowledged record waits"
     )
     parser.add_argument("--of", choices=tuple(REQUESTS), default="record", help="what is traced")
+    parser.add_argument(
+        "--pause-ms", type=float, default=0.0, help="between two of them (default: 0)"
+    )
     parser.add_argument("--records", type=int, default=300, help="or commits (default: 300)")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="trace-") as folder:
@@ -347,8 +350,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 cluster.start()
                 cluster.create(TOPIC, replicas=3, partitions=1)
                 send_each = send if options.of == "record" else commit
-                send_each(cluster.bootstrap_servers, 100)
-                sent = send_each(cluster.bootstrap_servers, options.records)
+                send_each(cluster.bootstrap_servers, 100, 0.0)
+                sent = send_each(
+                    cluster.bootstrap_servers, options.records, options.pause_ms / 1000
+                )
                 for broker in brokers:
                     broker.stop()
             finally:
