@@ -58,6 +58,8 @@ FAILED: Final = 1
 MAX_QUEUED_CHARACTERS: Final = 32 * 1024 * 1024
 """The most characters of log lines that wait to be written.  Further lines are lost and counted,
 because elections must not wait for a terminal."""
+CLOSE_TIMEOUT_S: Final = 10.0
+"""What a terminal does not take within this time at the end of the node is lost."""
 GATHER_S: Final = 0.02
 """The pause in which lines gather before they are written."""
 _REFUSED: Final[Mapping[str, str]] = {
@@ -256,10 +258,12 @@ class LineWriter(logging.Handler):
 
     @override
     def close(self) -> None:
-        """Returns when all lines are written."""
+        """Returns when all lines are written, or after ``CLOSE_TIMEOUT_S``."""
+        if self._is_closed:
+            return  # logging closes every handler at the end of the process
         self._is_closed = True
         self._has_work.set()
-        self._thread.join()
+        self._thread.join(CLOSE_TIMEOUT_S)
         super().close()
 
     def _run(self) -> None:

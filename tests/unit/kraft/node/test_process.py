@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from kafka_common.errors import ConfigInvalid
 from kraft.metadata.bootstrap import BootstrapMetadata
+from kraft.node import quorum_process
 from kraft.node.controller_config import ControllerServerConfig
 from kraft.node.controller_service import controller_maker
 from kraft.node.quorum_process import LineWriter, run_node
@@ -117,6 +118,22 @@ def test_a_node_ends_when_its_last_lines_are_written(terminal: Terminal) -> None
         "INFO first (kafka.server.KafkaRaftServer)",
         "INFO last (kafka.server.KafkaRaftServer)",
     ]
+
+
+def test_a_node_ends_without_the_lines_that_its_terminal_does_not_take(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quorum_process, "CLOSE_TIMEOUT_S", 0.05)
+    writer = LineWriter(terminal)
+    writer.handle(logging.makeLogRecord({"name": "kafka.server.KafkaRaftServer", "msg": "line"}))
+    terminal.has_line.wait()
+
+    writer.close()
+    monkeypatch.setattr(quorum_process, "CLOSE_TIMEOUT_S", 60.0)
+    writer.close()
+
+    assert terminal.lines() == []
+    terminal.is_looked_at.set()
 
 
 def test_lines_that_cannot_be_queued_are_counted(terminal: Terminal) -> None:
