@@ -82,7 +82,7 @@ def start(
     metrics_of_partitions: bool,
     detach: bool,
 ) -> None:
-    """Run a broker with the server.properties FILE, until Ctrl-C or SIGTERM.
+    """Run a broker with the server.properties FILE, until Ctrl-C, SIGTERM or SIGHUP.
 
     Once it is registered, one record about it goes to stdout; its log goes to stderr, or with
     --detach to console.log beside FILE.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from contextlib import suppress
 from dataclasses import replace
-from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from kafka_common.process.stop_signals import interrupt_at_stop_signals
 from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import CommandFailed, ExitCode
 from zkcontroller_cli.console.options import (
@@ -116,8 +115,7 @@ def start(
     given = settings()
     require_metrics_port(metrics_port, {"--metrics-of-partitions": metrics_of_partitions})
     metrics = MetricsOptions(metrics_port, of_partitions=metrics_of_partitions)
-    # SIGTERM is handled like Ctrl-C, before the first process starts.
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_at_stop_signals()  # before the first process starts
     with exclusive(given.directory):
         cluster = local_cluster.plan(
             given.directory, brokers, given.zookeeper_flag, base_port, metrics
@@ -142,10 +140,6 @@ def start(
         with exclusive(given.directory):
             local_cluster.stop(existing_cluster(given), given, given.deadline_s)
     return ExitCode.OK
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _warn_of_context(given: Settings) -> None:

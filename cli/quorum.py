@@ -38,7 +38,7 @@ def command() -> None:
 )
 @without_contexts
 def start(file: Path, metrics_port: int | None) -> int:
-    """Run a node with the controller.properties FILE, until Ctrl-C or SIGTERM.
+    """Run a node with the controller.properties FILE, until Ctrl-C, SIGTERM or SIGHUP.
 
     It is a controller of a KRaft cluster with static voters, alone or beside Kafka's.  Its log goes
     to stderr.

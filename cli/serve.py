@@ -58,8 +58,8 @@ def command(
     """Serves real clusters, and faults in them, to tests in any language by HTTP and JSON.
 
     Prints one line of JSON, {"url": …}, when it listens; GET /openapi.json describes the requests.
-    SIGTERM and Ctrl-C end it and all clusters.  So does the end of stdin, if stdin is a pipe: the
-    program that started it is gone.
+    SIGTERM, SIGHUP and Ctrl-C end it and all clusters.  So does the end of stdin, if stdin is a
+    pipe: the program that started it is gone.
 
     Examples:
       zkctl serve

@@ -21,7 +21,6 @@ import asyncio
 import logging
 import os
 import resource
-import signal
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -34,6 +33,7 @@ from kafka_common.errors import ZkControllerError
 from kafka_common.observability.loop_watch import watching
 from kafka_common.observability.metrics import Metrics
 from kafka_common.process.interpreter import set_up_interpreter
+from kafka_common.process.stop_signals import stop_at_signals
 from kafka_common.wall_time import set_wall_time_by_environment
 from replica_manager.broker.broker_identity import stored_broker_id
 from replica_manager.broker.broker_settings import ZOOKEEPER_AUTH_VARIABLE
@@ -48,7 +48,6 @@ from zkcontroller.zookeeper.connect_string import parse_credentials
 
 FAILED: Final = 1
 _log = logging.getLogger("kafka.Kafka$")
-_signal_log = logging.getLogger("org.apache.kafka.common.utils.LoggingSignalHandler")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -157,7 +156,6 @@ async def _run(
     counts_requests: bool,
     counts_partitions: bool,
 ) -> int:
-    loop = asyncio.get_running_loop()
     stop_wanted = asyncio.Event()
     broker = zookeeper_broker(
         config,
@@ -171,16 +169,7 @@ async def _run(
 
     log_files.give_way(lambda: broker.is_controller_at_work)
 
-    def on_signal(number: int) -> None:
-        if stop_wanted.is_set():
-            _signal_log.warning("Terminating at once due to a second signal %d", number)
-            log_files.flush()
-            os._exit(128 + number)
-        _signal_log.info("Terminating process due to signal %s", signal.Signals(number).name)
-        stop_wanted.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
+    stop_at_signals(stop_wanted.set, log_files.flush)
     starting = asyncio.ensure_future(broker.start())
     stopping = asyncio.ensure_future(stop_wanted.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)

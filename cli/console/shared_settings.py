@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -357,5 +358,9 @@ class Settings:
 
 
 def say(text: str) -> None:
-    """Write progress and explanations for the user to stderr, so that stdout has only results."""
-    click.echo(text, err=True)
+    """Write progress and explanations for the user to stderr, so that stdout has only results.
+
+    They are lost if stderr cannot be written, as of a terminal that is closed: the verb goes on.
+    """
+    with suppress(OSError):
+        click.echo(text, err=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,11 +15,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final, TextIO, TypeVar
 
 import orjson
 
+from kafka_common.process.stop_signals import interrupt_at_stop_signals
 from zkcontroller_cli.console.errors import CommandFailed, ExitCode, Refused, TimedOut
 from zkcontroller_cli.console.options import Settings
 from zkcontroller_cli.console.render import Layout, named, wants_colour
@@ -137,8 +136,7 @@ def run(
     console = console_for(sys.stdout if is_table else sys.stderr)
     with tempfile.TemporaryDirectory(prefix="zkctl-demo-") as temporary:
         demo = make((settings.directory_flag or Path(temporary)).absolute(), console)
-        # SIGTERM is handled like Ctrl-C, so that the demonstration always ends its processes.
-        signal.signal(signal.SIGTERM, _interrupt)
+        interrupt_at_stop_signals()  # so that the demonstration always ends its processes
         began = time.monotonic()
         try:
             steps(demo)
@@ -149,7 +147,3 @@ def run(
     elapsed_s = time.monotonic() - began
     console.print(f"\n[bold]{len(demo.facts)} facts, all true, in {elapsed_s:.0f} s.[/]")
     return ExitCode.OK
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -13,8 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import signal
 import socket
 import sys
 import threading
@@ -34,6 +32,7 @@ from kafka_common.observability.loop_watch import watching
 from kafka_common.observability.metrics import Metrics
 from kafka_common.process.interpreter import set_up_interpreter
 from kafka_common.process.spare_descriptors import MOST_SPARE, SPARE_DESCRIPTORS
+from kafka_common.process.stop_signals import stop_at_signals
 from kraft.metadata.bootstrap import BootstrapMetadata
 from kraft.node.controller_config import ControllerServerConfig, load_controller_config
 from kraft.node.controller_service import (
@@ -70,7 +69,6 @@ _REFUSED: Final[Mapping[str, str]] = {
 """Keys that are not supported, with the only allowed value.  A user relies on a value that is set,
 so it is refused and not ignored."""
 _log: Final = logging.getLogger("kafka.server.KafkaRaftServer")
-_signal_log: Final = logging.getLogger("org.apache.kafka.common.utils.LoggingSignalHandler")
 
 
 def run_node(path: Path, metrics_port: int | None = None) -> int:
@@ -122,20 +120,8 @@ async def _run(
         PUBLISHING, MetadataPublishing(config.node_id, lambda: node.driver, publishers)
     )
     node.set_controller(controller_maker(config, settings.cluster_id, bootstrap))
-    is_stopping = False
-
-    def on_signal(number: int) -> None:
-        nonlocal is_stopping
-        if is_stopping:
-            os._exit(128 + number)
-        is_stopping = True
-        _signal_log.info("Terminating process due to signal %s", signal.Signals(number).name)
-        node.stop()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
-    registering = loop.create_task(_register(config, node, settings.security))
+    stop_at_signals(node.stop)
+    registering = asyncio.create_task(_register(config, node, settings.security))
     try:
         await node.run()
     except Exception:  # noqa: BLE001 - whatever it is, a node that goes on would endanger others

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafka_common.errors import ConfigInvalid
+from kafka_common.process.stop_signals import stop_signals
 from zkcontroller_testing.serving.http_server import KitHttpServer
 from zkcontroller_testing.serving.routes import ROUTES
 from zkcontroller_testing.serving.served_clusters import SHARED_FOLDER, ServedClusters
 
 _READ_BYTES: Final = 4096
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class ServeOptions(NamedTuple):
@@ -51,7 +51,7 @@ def serve(options: ServeOptions, announce: Callable[[str, int], None]) -> None:
         raise ConfigInvalid("--artefacts", str(root), allowed) from error
     clusters = ServedClusters(root.absolute(), options.most_clusters)
     ending = threading.Event()
-    before = {each: signal.signal(each, lambda *_: ending.set()) for each in _SIGNALS}
+    before = {each: signal.signal(each, lambda *_: ending.set()) for each in stop_signals()}
     try:
         server = _listening(options, clusters)
         threading.Thread(

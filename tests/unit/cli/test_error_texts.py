@@ -18,6 +18,7 @@ from tests.support.retired_words import RETIRED_WORDS, ROOT
 from tests.support.sources import nodes
 
 errors = import_module("zkcontroller_cli.console.errors")
+settings = import_module("zkcontroller_cli.console.shared_settings")
 
 pytestmark = pytest.mark.usefixtures("files_parsed_once")
 
@@ -184,3 +185,13 @@ def test_a_used_up_mutation_quota_is_named_with_the_next_step() -> None:
 
     assert "controller_mutation_rate is used up for now: try again" in str(refused.value)
     assert "(THROTTLING_QUOTA_EXCEEDED)" in str(refused.value)
+
+
+def test_a_verb_goes_on_when_its_terminal_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = open("/dev/full", "w")  # noqa: SIM115 - to close it fails
+    monkeypatch.setattr("sys.stderr", full)
+
+    settings.say("the cluster runs")
+
+    with pytest.raises(OSError, match="No space left"):
+        full.close()
