@@ -31,7 +31,7 @@ PREFIXES = {
 SAMPLES = {
     r"self\._session\(\)": "0x100",
     r"_joined\(.*\)": "1,2",
-    r"cluster_id|value|.*topic_id|error_name\(.*\)|signal\..*": "word",
+    r"cluster_id|value|.*topic_id|error_name\(.*\)|number\.name": "word",
     r"tp|.*partition": "orders-0",
     r".*\.upper\(\)": "UNKNOWN_ERROR",
     r".*(path|dir|directory|file).*": "/data/orders-0",
