@@ -2,13 +2,14 @@
 
 Three real brokers of ours, a topic with one partition and three replicas, and a client that sends
 one record at a time with acks=all; with ``--of commit`` a consumer that commits one offset at a
-time, which the group coordinator appends to its partition of ``__consumer_offsets``.  With
-``--pause-ms 20`` what a record leaves to do is done before the next, but other programs have taken
-the processors' caches meanwhile, and every step takes longer.  Each broker
+time, which the group coordinator appends to its partition of ``__consumer_offsets``.  Each broker
 runs with marks at the steps of the way, which note the clock, the processor time of the event
 loop's thread, its turns and its callbacks.  The clock is that of the machine, so marks of different
 processes can be set in a row.  Of the two followers the row shows the one that the record waited
 for.
+
+With ``--pause-ms 20`` what a record leaves to do is done before the next; but other programs have
+taken the processors' caches meanwhile, and every step takes longer.
 
 Each line is a step: the median time since the step before, and, where both are in one process, the
 processor time, turns and callbacks between them.

@@ -25,7 +25,7 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 
 def interrupt_at_stop_signals() -> None:
-    """Makes each of the others do what SIGINT does: KeyboardInterrupt in the main thread."""
+    """Makes SIGTERM and SIGHUP do what SIGINT does: KeyboardInterrupt in the main thread."""
     for number in stop_signals():
         if number is not signal.SIGINT:
             signal.signal(number, signal.default_int_handler)

@@ -5,8 +5,8 @@ A life is one process of a broker. It begins with *starting* in ``server.log``. 
 log at all, it begins with the controller's *Newly added brokers*. A clean end is logged as
 *shutting down*. A killed process logs nothing: it died between its last line and the moment when
 the controller noticed that it was missing. The first *disconnected* of a peer in between is the
-best estimate: unless the session would not have expired so soon after it, which shows that the peer
-did not use its connection when it broke.
+best estimate, unless the session expired too soon after it: then the peer did not use its
+connection when it broke, and noticed that later.
 """
 
 from __future__ import annotations
