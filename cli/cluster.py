@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kafka_common.process.stop_signals import interrupt_at_stop_signals
 from zkcontroller_cli.console.command_lines import command_line
 from zkcontroller_cli.console.errors import CommandFailed, ExitCode
 from zkcontroller_cli.console.options import (
@@ -108,6 +107,7 @@ def start(
       zkctl cluster start --base-port 9092 --override num.partitions=6
       zkctl cluster start -z zk1:2181/test --dir /tmp/test
     """
+    from kafka_common.process.stop_signals import interrupt_at_stop_signals
     from zkcontroller_cli.local import local_cluster
     from zkcontroller_cli.machine.cluster_file import exclusive
     from zkcontroller_cli.machine.processes import MetricsOptions
