@@ -192,23 +192,21 @@ class TracedBroker(OurBroker):
         return [Mark(*each) for each in json.loads(self.file.read_text())]
 
 
-def send(bootstrap_servers: str, records: int, pause_s: float) -> list[tuple[int, int]]:
-    """When each record was sent, and when it was acknowledged, in nanoseconds."""
+def sender(bootstrap_servers: str) -> Callable[[int], None]:
+    """A function that sends one record and returns when it is acknowledged."""
     producer = Producer(
         {"bootstrap.servers": bootstrap_servers, "acks": "all", "linger.ms": 0, "log_level": 2}
     )
-    found = []
-    for _ in range(records):
-        began_ns = time.monotonic_ns()
+
+    def send(_: int) -> None:
         producer.produce(TOPIC, bytes(100), partition=0)
         assert producer.flush(TIMEOUT_S) == 0, "not acknowledged in time"
-        found.append((began_ns, time.monotonic_ns()))
-        time.sleep(pause_s)
-    return found
+
+    return send
 
 
-def commit(bootstrap_servers: str, offsets: int, pause_s: float) -> list[tuple[int, int]]:
-    """When each offset was sent to the coordinator, and when it was committed, in nanoseconds."""
+def committer(bootstrap_servers: str) -> Callable[[int], None]:
+    """A function that commits one offset and returns when the coordinator has it."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -217,15 +215,21 @@ def commit(bootstrap_servers: str, offsets: int, pause_s: float) -> list[tuple[i
             "log_level": 2,
         }
     )
+
+    def commit(offset: int) -> None:
+        consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+
+    return commit
+
+
+def timed(act: Callable[[int], None], count: int, pause_s: float) -> list[tuple[int, int]]:
+    """When each call began and ended, in nanoseconds."""
     found = []
-    try:
-        for offset in range(offsets):
-            began_ns = time.monotonic_ns()
-            consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
-            found.append((began_ns, time.monotonic_ns()))
-            time.sleep(pause_s)
-    finally:
-        consumer.close()
+    for number in range(count):
+        began_ns = time.monotonic_ns()
+        act(number)
+        found.append((began_ns, time.monotonic_ns()))
+        time.sleep(pause_s)
     return found
 
 
@@ -350,11 +354,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             try:
                 cluster.start()
                 cluster.create(TOPIC, replicas=3, partitions=1)
-                send_each = send if options.of == "record" else commit
-                send_each(cluster.bootstrap_servers, 100, 0.0)
-                sent = send_each(
-                    cluster.bootstrap_servers, options.records, options.pause_ms / 1000
-                )
+                make = sender if options.of == "record" else committer
+                act = make(cluster.bootstrap_servers)
+                timed(act, 100, 0.0)
+                sent = timed(act, options.records, options.pause_ms / 1000)
                 for broker in brokers:
                     broker.stop()
             finally:

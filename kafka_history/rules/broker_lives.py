@@ -308,7 +308,7 @@ def _marks(event: Event) -> Iterator[tuple[str, int]]:
         case "broker-registered":
             found.append(("registered", about))
         case "zk-session":
-            found += [("session", about)] * (session_timeout_ms(event) is not None)
+            found.append(("session", about))
         case "shutdown-request" if event.peer is not None:
             found.append(("announced", event.peer))
         case "ctl-brokers-changed" | "ctl-brokers-active":
@@ -379,7 +379,7 @@ def _life(
                 stopping_ms = sign.at_ms
             if mark == "registered":
                 registered.append(number)
-            if mark == "session":
+            if mark == "session" and number is not None:
                 timeout_ms = number
     own = last.get("own")
     missed = _missed(broker, from_ms if own is None else own.at_ms - RUMOUR_MS, next_ms, views)
