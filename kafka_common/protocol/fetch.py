@@ -106,7 +106,9 @@ class PartitionData(NamedTuple, Generic[R]):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    records: R
+    records: R | None
+    """None, which is encoded as null, where the request or a conversion is refused; there are no
+    bytes beside other errors."""
     aborted_transactions: Sequence[tuple[int, int]] | None = None
     """(producer id, first offset) of each; None unless the request is read-committed."""
     preferred_read_replica: int = -1
@@ -285,7 +287,7 @@ def fetch_response(
         chunks.append(with_pieces.length(len(partitions)))
         for response in partitions:
             chunks.append(_head(version, with_pieces, response))
-            if len(response.records):
+            if response.records is not None and len(response.records):
                 chunks.append(response.records)
             if version >= FIRST_FLEXIBLE:
                 chunks.append(_tagged_fields(response))
@@ -311,7 +313,7 @@ def _head(version: int, with_pieces: Pieces, response: PartitionData[R]) -> byte
             out += _ABORTED.pack(*transaction) + with_pieces.tags
     if version >= _RACK_SINCE:
         out += _INT32.pack(response.preferred_read_replica)
-    return out + with_pieces.length(len(response.records))
+    return out + with_pieces.length(-1 if response.records is None else len(response.records))
 
 
 def _tagged_fields(response: PartitionData[R]) -> bytes:

@@ -11,7 +11,7 @@ Source: Kafka ``LegacyRecord``, ``AbstractLegacyRecordBatch``, ``RecordsUtil``.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final
 
@@ -26,6 +26,7 @@ from kafka_common.protocol.compression import (
     unpack_lz4_of_magic_0,
 )
 from kafka_common.protocol.record_batch import (
+    HEADER_BYTES,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC_0,
@@ -43,6 +44,8 @@ _CRC: Final = Struct(">I")
 _CRC_AT: Final = 12
 _CRC_END: Final = 16
 _ATTRIBUTES_END: Final = 18
+_CHUNK_BYTES: Final = 128 * 1024
+"""The bytes of batches that are converted at once."""
 
 
 def iterate_any(
@@ -130,11 +133,60 @@ def down_converted(data: Buffer, magic: int, first_offset: int) -> bytes:
     """The batches as messages of an older magic, from ``first_offset`` on, for an old consumer.
 
     A compressed batch is converted whole, as in Kafka, also if it begins before ``first_offset``.
-    Record headers are lost and control batches left out.  Raises UnsupportedCompressionType for
-    zstd, which no old consumer knows, and CorruptRecord or InvalidRecord for malformed batches.
+    Record headers are lost and control batches left out.  No old consumer knows zstd: the messages
+    end before a batch of it, and a batch of it that is the first raises UnsupportedCompressionType.
+    Malformed batches raise CorruptRecord or InvalidRecord.
+
+    The size is that of ``data`` or, if that is larger, of the first batch: what does not fit is cut
+    off, and what is missing is filled with the head of a batch that is too large for the response,
+    which consumers skip.  Where nothing but control batches was read, there is only such a head: a
+    consumer takes it for a record that is larger than what it asked for.
+
+    Source: Kafka ``LazyDownConversionRecords``, ``LazyDownConversionRecordsSend``.
     """
+    batches = list(iterate_batches(data))
+    if not batches:
+        return b""
+    left = iter(batches)
+    first = b""
+    while not first and (batch := next(left, None)):
+        first = _down_converted([batch], data, magic, first_offset)
+    size = max(len(data), len(first)) if first else LOG_OVERHEAD
+    converted = bytearray(first)
+    for chunk in _chunks(left):
+        if len(converted) >= size:
+            break
+        try:
+            converted += _down_converted(chunk, data, magic, first_offset)
+        except UnsupportedCompressionType:
+            break
+    while (missing := size - len(converted)) > 0:
+        head = _INT64.pack(-1) + _INT32.pack(max(missing + 1, HEADER_BYTES))
+        converted += head.ljust(min(missing, _CHUNK_BYTES), b"\0")[:missing]
+    return bytes(converted[:size])
+
+
+def _chunks(
+    batches: Iterable[tuple[int, BatchHeader]],
+) -> Iterator[list[tuple[int, BatchHeader]]]:
+    """Batches that are converted at once, or not at all: at least one, else ``_CHUNK_BYTES``."""
+    chunk: list[tuple[int, BatchHeader]] = []
+    size = 0
+    for position, header in batches:
+        if chunk and size + header.size > _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append((position, header))
+        size += header.size
+    if chunk:
+        yield chunk
+
+
+def _down_converted(
+    batches: Iterable[tuple[int, BatchHeader]], data: Buffer, magic: int, first_offset: int
+) -> bytes:
     pieces: list[bytes] = []
-    for position, header in iterate_batches(data):
+    for position, header in batches:
         if header.is_control:
             continue
         if header.codec is Codec.ZSTD:

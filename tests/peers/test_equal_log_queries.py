@@ -1,6 +1,6 @@
 """Two brokers, ours and Kafka's, with the same records: what they tell of their logs is the same.
 
-Every version of ListOffsets, DeleteRecords, DescribeProducers, DescribeLogDirs, AlterReplicaLogDirs
+Every version of Fetch that names topics, and of ListOffsets, DeleteRecords, DescribeProducers, DescribeLogDirs, AlterReplicaLogDirs
 and InitProducerId that Kafka 3.9 speaks.
 """
 
@@ -16,7 +16,8 @@ from typing import Any, Final
 import pytest
 
 from kafka_common.protocol.compression import Codec
-from kafka_common.protocol.record_batch import encode_batch
+from kafka_common.protocol.legacy_messages import iterate_any
+from kafka_common.protocol.record_batch import encode_batch, iterate_batches
 from kafka_common.protocol.records import Record
 from tests.peers.answers import ask, differing, told
 from tests.peers.cluster import Cluster
@@ -111,6 +112,29 @@ def list_offsets(
     )
 
 
+def fetch(
+    version: int,
+    *topics: str,
+    offset: int = 0,
+    max_bytes: int = 10**6,
+    partition_max_bytes: int = 10**6,
+    **fields: Any,
+) -> Any:
+    """Up to version 12, the last that names topics."""
+    schema: Any = import_module(f"kio.schema.fetch.v{version}.request")
+    place = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": partition_max_bytes}
+    newer: dict[str, Any] = {"replica_id": CONSUMER, "max_wait": timedelta(0), "min_bytes": 0}
+    if version >= 3:
+        newer["max_bytes"] = max_bytes
+    if version >= 7:
+        newer |= {"session_epoch": -1, "forgotten_topics_data": ()}
+    partitions = (schema.FetchPartition(**place, **fields),)
+    return schema.FetchRequest(
+        topics=tuple(schema.FetchTopic(topic=name, partitions=partitions) for name in topics),
+        **newer,
+    )
+
+
 def delete_records(version: int, topic: str, offset: int, partition: int = 0) -> Any:
     schema: Any = import_module(f"kio.schema.delete_records.v{version}.request")
     wanted = schema.DeleteRecordsPartition(partition_index=partition, offset=offset)
@@ -169,6 +193,20 @@ def questions() -> Iterator[tuple[str, Any]]:
         yield f"epoch {epoch}", list_offsets(9, -1, *TOPICS, leader_epoch=epoch)
     for timestamp in (-1, START_MS + 100):
         yield f"committed {timestamp}", list_offsets(9, timestamp, *TOPICS, isolation_level=1)
+
+    for version in range(13):
+        for offset in (0, 1, 5, 9, 10, 13, 14):
+            yield f"records {version} {offset}", fetch(version, *TOPICS, offset=offset)
+        yield f"places of records {version}", fetch(version, "orders", "none", "packed", "orders")
+        for size in (0, 1, 100, 250):
+            yield (
+                f"records in {size} bytes {version}",
+                fetch(version, *TOPICS, offset=1, max_bytes=size),
+            )
+            yield (
+                f"records in {size} bytes of a partition {version}",
+                fetch(version, *TOPICS, offset=1, partition_max_bytes=size),
+            )
 
     yield (
         "producers",
@@ -259,12 +297,33 @@ def moved(cluster: Cluster, directory: Path) -> dict[str, Any]:
     return seen
 
 
+def readable(response: Any) -> Any:
+    """A response to Fetch: its order stays, on which a consumer depends.
+
+    Records have each batch's values instead of its bytes, in which a codec may differ; what is no
+    whole batch stays as it is.
+    """
+    if isinstance(response, dict):
+        return {key: readable(value) for key, value in response.items()}
+    if isinstance(response, tuple):
+        return [readable(each) for each in response]
+    if not isinstance(response, bytes):
+        return response
+    batches, end = [], 0
+    for position, header in iterate_batches(response):
+        end = position + header.size
+        records = list(iterate_any(response, position, header))
+        batches.append((header.magic, header.codec, header.size, records))
+    return batches, response[end:]
+
+
 def answers(cluster: Cluster, directory: Path) -> dict[str, Any]:
     """Everything that a broker tells, by the names of the questions."""
     fill(cluster)
     found: dict[str, Any] = {"ids": ids(cluster)}
     for name, request in questions():
-        found[name] = told(ask(cluster, request))
+        response = ask(cluster, request)
+        found[name] = readable(response) if "records" in name else told(response)
     # Where a topic is made is up to the broker.
     ask(cluster, move(str(directory / "a"), *((topic, 0) for topic in TOPICS)))
     cluster.wait_until(

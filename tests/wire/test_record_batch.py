@@ -185,17 +185,20 @@ def test_old_messages_are_read_with_their_own_offsets(magic: int, codec: str) ->
     assert records == expected
 
 
+def messages(converted: bytes) -> bytes:
+    """Without the head of a batch that fills the response."""
+    return converted[: sum(header.size for _, header in iterate_batches(converted))]
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_messages_for_old_consumers_equal_kafkas(magic: int) -> None:
     batch = encode_batch(moved(RECORDS[:3], 5))
 
-    assert down_converted(batch, magic, 5) == KAFKAS[f"magic-{magic}-none"]
-    assert (
-        down_converted(batch, magic, 6)
-        == KAFKAS[f"magic-{magic}-none"][
-            len(down_converted(encode_batch(moved(RECORDS[:1], 5)), magic, 5)) :
-        ]
-    )
+    kafkas = KAFKAS[f"magic-{magic}-none"]
+    assert messages(down_converted(batch, magic, 5)) == kafkas
+    later = messages(down_converted(batch, magic, 6))
+    assert kafkas.endswith(later)
+    assert [header.base_offset for _, header in iterate_batches(later)] == [6, 7]
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
@@ -211,12 +214,40 @@ def test_compressed_batches_are_wrapped_again_for_old_consumers(magic: int, code
 
 
 def test_old_consumers_get_no_markers_and_no_zstd() -> None:
-    assert (
-        down_converted(KAFKAS["abort-marker"] + KAFKAS["magic-0-none"], 0, 0)
-        == KAFKAS["magic-0-none"]
-    )
+    plain = KAFKAS["magic-0-none"]
+    assert messages(down_converted(KAFKAS["abort-marker"] + plain, 0, 0)) == plain
     with pytest.raises(UnsupportedCompressionType):
         down_converted(KAFKAS["plain-zstd"], 1, 0)
+    first = next(header.size for _, header in iterate_batches(plain))
+    assert messages(down_converted(plain + KAFKAS["plain-zstd"], 0, 0)) == plain[:first]
+
+
+def test_what_is_missing_for_an_old_consumer_is_the_head_of_a_batch_that_is_too_large() -> None:
+    plain, marker = KAFKAS["magic-0-none"], KAFKAS["abort-marker"]
+
+    filled = down_converted(plain + marker, 0, 0)
+
+    assert len(filled) == len(plain) + len(marker)
+    head = filled[len(plain) :]
+    assert head[:8] == b"\xff" * 8
+    assert int.from_bytes(head[8:12], "big") == len(marker) + 1
+    assert set(head[12:]) == {0}
+    # A consumer that reads nothing but markers gets a head alone, larger than any response.
+    assert down_converted(marker, 0, 0) == b"\xff" * 8 + (61).to_bytes(4, "big")
+    assert down_converted(b"", 0, 0) == b""
+
+
+def test_batches_that_are_converted_at_once_are_left_out_together() -> None:
+    """Kafka converts 128 kB of batches at a time; zstd among them is found before any is sent."""
+    batches = [encode_batch([Record(i, 0, None, bytes(60_000))]) for i in range(4)]
+    zstd = encode_batch([Record(4, 0, None, b"x")], codec=Codec.ZSTD)
+
+    def offsets(data: bytes) -> list[int]:
+        return [header.base_offset for _, header in iterate_batches(down_converted(data, 1, 0))]
+
+    assert offsets(b"".join(batches)) == [0, 1, 2, 3]
+    assert offsets(b"".join(batches) + zstd) == [0, 1, 2]
+    assert offsets(b"".join(batches[:3]) + zstd) == [0]
 
 
 def test_a_frame_of_magic_0_begins_as_kafkas_whatever_checksum_its_reader_met() -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from time import perf_counter_ns
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -63,6 +64,8 @@ _ZSTD_SINCE: Final = 10
 _FOLLOWERS_SINCE: Final = 11
 _CURRENT_LEADER_SINCE: Final = 16
 _SIZE_BYTES: Final = 4
+
+_Topic: TypeAlias = tuple[TopicName, list[PartitionData[bytes | FileSlice]]]
 
 read = read_fetch_request
 
@@ -152,11 +155,11 @@ async def _sorted_out(
     known = broker.metadata_cache.snapshot.partitions
     async for each, fetch_info in in_slices(partitions.items()):
         if each.topic is None and is_trusted:
-            erroneous[each] = FetchPartitionData(ErrorCode.unknown_topic_id)
+            erroneous[each] = _refused(ErrorCode.unknown_topic_id)
         elif each.topic is None or each.topic not in allowed:
-            erroneous[each] = FetchPartitionData(ErrorCode.topic_authorization_failed)
+            erroneous[each] = _refused(ErrorCode.topic_authorization_failed)
         elif each.partition not in known.get(each.topic, ()):
-            erroneous[each] = FetchPartitionData(ErrorCode.unknown_topic_or_partition)
+            erroneous[each] = _refused(ErrorCode.unknown_topic_or_partition)
         else:
             interesting[each] = fetch_info
     return interesting, erroneous
@@ -206,11 +209,12 @@ async def _answered(
 ) -> EncodedBody:
     version = context.api_version
     leaders = CurrentLeaders(broker, context.listener_name)
-    topics: dict[TopicName, list[PartitionData[bytes | FileSlice]]] = {}
+    topics: list[_Topic] = []
     conversions = NO_CONVERSIONS
     async for each, found in in_slices(response.partitions.items()):
         name: TopicName = each.topic_id if version >= TOPIC_IDS_SINCE else each.topic
         converted = found
+        is_converted = True
         if each.topic is not None and each in fetch_infos:
             converted, cost = await _converted(
                 broker,
@@ -220,19 +224,20 @@ async def _answered(
                 version,
                 is_from_follower=request.replica_id >= 0,
             )
+            is_converted = converted.error is found.error
             conversions = conversions.and_also(cost)
             _count(broker, each, converted, request.replica_id)
-        topics.setdefault(name, []).append(_encodable(each, converted, leaders, version))
+        _add(topics, name, _encodable(each, converted, leaders, version, is_converted=is_converted))
     throttle_ms = 0 if context.usage is None else context.usage.throttle_ms
 
     def encoded() -> EncodedBody:
-        errors = _errors(response.error, topics.values())
+        errors = _errors(response.error, topics)
         return EncodedBody(
             fetch_response(
                 version,
                 response.error,
                 response.session_id,
-                list(topics.items()),
+                topics,
                 leaders.endpoints,
                 throttle_ms,
             ),
@@ -251,26 +256,38 @@ async def _size(
     """The response's size in bytes for the quota, before any down-conversion."""
     version = context.api_version
     leaders = CurrentLeaders(broker, context.listener_name)
-    topics: dict[TopicName, list[PartitionData[bytes | FileSlice]]] = {}
+    topics: list[_Topic] = []
     async for each, found in in_slices(answered.items()):
         name: TopicName = each.topic_id if version >= TOPIC_IDS_SINCE else each.topic
-        topics.setdefault(name, []).append(_encodable(each, found, leaders, version))
-    body = await aside(
-        len(answered), lambda: fetch_response(version, ErrorCode.none, 0, list(topics.items()))
-    )
+        _add(topics, name, _encodable(each, found, leaders, version))
+    body = await aside(len(answered), lambda: fetch_response(version, ErrorCode.none, 0, topics))
     return _SIZE_BYTES + sum(map(len, body))
 
 
-def _errors(
-    top: ErrorCode, topics: Iterable[Sequence[PartitionData[bytes | FileSlice]]]
-) -> ErrorCounts:
-    counts = Counter(ErrorCode(each.error_code) for partitions in topics for each in partitions)
+def _add(topics: list[_Topic], name: TopicName, data: PartitionData[bytes | FileSlice]) -> None:
+    """Adds to the last topic if it is ``name``, else to a new one: the partitions keep their order.
+
+    Consumers read the partitions in the order in which they asked for them, and a topic's need not
+    stand together.
+    """
+    if not topics or topics[-1][0] != name:
+        topics.append((name, []))
+    topics[-1][1].append(data)
+
+
+def _errors(top: ErrorCode, topics: Iterable[_Topic]) -> ErrorCounts:
+    counts = Counter(ErrorCode(each.error_code) for _, partitions in topics for each in partitions)
     counts[top] += 1
     return counts
 
 
 def _encodable(
-    each: TopicIdPartition, found: FetchPartitionData, leaders: CurrentLeaders, version: int
+    each: TopicIdPartition,
+    found: FetchPartitionData,
+    leaders: CurrentLeaders,
+    version: int,
+    *,
+    is_converted: bool = True,
 ) -> PartitionData[bytes | FileSlice]:
     error, records = found.error, found.records
     assert not isinstance(records, memoryview), "only a follower gets views"
@@ -289,7 +306,7 @@ def _encodable(
         found.high_watermark,
         found.last_stable_offset,
         found.log_start_offset,
-        records,
+        records if is_converted else None,
         None if aborted is None else [(each.producer_id, each.first_offset) for each in aborted],
         found.preferred_read_replica,
         None if diverging is None else (diverging.epoch, diverging.end_offset),
@@ -297,8 +314,13 @@ def _encodable(
     )
 
 
+def _refused(error: ErrorCode) -> FetchPartitionData:
+    """The data of a partition that is not read: no transactions are named, instead of none known."""
+    return FetchPartitionData(error, aborted_transactions=())
+
+
 def _failed(partition: int, error: ErrorCode) -> PartitionData[bytes | FileSlice]:
-    return PartitionData(partition, error, -1, -1, -1, b"")
+    return PartitionData(partition, error, -1, -1, -1, None, aborted_transactions=())
 
 
 def _count(
@@ -333,19 +355,19 @@ async def _converted(
         return found, NO_CONVERSIONS
     log = broker.logs.log(tp)
     if log is not None and log.config.codec is Codec.ZSTD:
-        return FetchPartitionData(ErrorCode.unsupported_compression_type), NO_CONVERSIONS
+        return _refused(ErrorCode.unsupported_compression_type), NO_CONVERSIONS
     records = found.records
     if version >= _MAGIC_2_SINCE or not isinstance(records, FileSlice):
         return found, NO_CONVERSIONS
     if log is not None and not log.config.allows_down_conversion and not is_from_follower:
-        return FetchPartitionData(ErrorCode.unsupported_version), NO_CONVERSIONS
+        return _refused(ErrorCode.unsupported_version), NO_CONVERSIONS
     magic = MAGIC_1 if version >= _MAGIC_1_SINCE else MAGIC_0
     try:
         converted, cost = await asyncio.to_thread(_convert, records, magic, fetch_offset)
     except UnsupportedCompressionType:
-        return FetchPartitionData(ErrorCode.unsupported_compression_type), NO_CONVERSIONS
+        return _refused(ErrorCode.unsupported_compression_type), NO_CONVERSIONS
     except (CorruptRecord, InvalidRecord):
-        return FetchPartitionData(ErrorCode.corrupt_message), NO_CONVERSIONS
+        return _refused(ErrorCode.corrupt_message), NO_CONVERSIONS
     if cost.records:
         broker.records.topic_stats.mark(tp.topic, "fetch_message_conversions", cost.records)
     return found._replace(records=converted), cost
@@ -355,10 +377,11 @@ def _convert(records: FileSlice, magic: int, fetch_offset: int) -> tuple[bytes, 
     began_ns = perf_counter_ns()
     data = records.read()
     converted = down_converted(data, magic, fetch_offset)
+    batches = (header for _, header in iterate_batches(data) if not header.is_control)
     count = sum(
         _converted_count(header, fetch_offset)
-        for _, header in iterate_batches(data)
-        if header.magic > magic and not header.is_control
+        for header in takewhile(lambda header: header.codec is not Codec.ZSTD, batches)
+        if header.magic > magic
     )
     memory_bytes = len(data) + len(converted)
     return converted, RecordConversions(count, perf_counter_ns() - began_ns, memory_bytes)

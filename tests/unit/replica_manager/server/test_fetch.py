@@ -7,6 +7,7 @@ Source of the behaviours: Kafka ``FetchRequestTest``, ``ReplicaManagerTest``, ``
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,21 @@ def test_records_are_read_from_the_batch_of_the_offset_on(world: BrokerWorld, ve
     assert (response.high_watermark, response.last_stable_offset) == (5, 5)
     assert offsets(response.records) == [2, 3, 4]
     assert response.aborted_transactions is None
+
+
+def test_partitions_are_answered_in_the_order_of_the_request(world: BrokerWorld) -> None:
+    """A consumer turns them, so that none is read last each time, and a topic's stand apart."""
+    for topic in ("orders", "returns"):
+        for partition in (0, 1):
+            world.lead(topic, partition)
+    asked = [("orders", 0), ("returns", 1), ("orders", 1), ("returns", 0)]
+    topics = tuple(
+        request((partition, 0), topic=topic, version=12).topics[0] for topic, partition in asked
+    )
+
+    responses = ask(world, dataclasses.replace(request(version=12), topics=topics)).responses
+
+    assert [(each.topic, each.partitions[0].partition_index) for each in responses] == asked
 
 
 @pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 1)])
