@@ -72,7 +72,7 @@ command.add_command(drain)
     is_flag=True,
     help="Also serve the metrics of single partitions, some ten for each.",
 )
-@click.option("--detach", is_flag=True, help="Return when it is registered, and leave it running.")
+@click.option("--detach", is_flag=True, help="Return when it is started, and leave it running.")
 @without_contexts
 def start(
     file: Path,
@@ -84,7 +84,7 @@ def start(
 ) -> None:
     """Run a broker with the server.properties FILE, until Ctrl-C, SIGTERM or SIGHUP.
 
-    Once it is registered, one record about it goes to stdout; its log goes to stderr, or with
+    Once it is started, one record about it goes to stdout; its log goes to stderr, or with
     --detach to console.log beside FILE.
 
     Examples:

@@ -1,8 +1,10 @@
 """Starts one broker, in the foreground or in the background.
 
 In the foreground this process *becomes* the broker (exec), so that signals, exit code and pid are
-the broker's own.  Before that it forks a child process that waits until the broker is registered,
-prints one record about it, and exits.
+the broker's own.  Before that it forks a child process that waits until the broker is started,
+prints one record about it, and exits.  A broker is started when it is registered and accepts
+connections: as in Kafka it binds a port that is not 0 after it has registered, and ends if another
+process has it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Final, NamedTuple, NoReturn
 
 import orjson
@@ -41,6 +44,8 @@ from zkcontroller_cli.znodes.registrations import LiveBroker, read_registrations
 from zkcontroller_cli.znodes.session import now_ms, open_zookeeper
 
 _POLL_S: Final = 0.05
+_STATUS_S: Final = 5.0
+"""How long a registered broker may take to write its status file; on a full disk it cannot."""
 
 
 class BrokerFile(NamedTuple):
@@ -134,7 +139,7 @@ def _announce(file: BrokerFile, process: ProcessId, began_ms: int, settings: Set
     """In the forked child: wait for the broker, print the record, and exit."""
     code = ExitCode.OK
     try:
-        registration = await_registration(file, process, began_ms, settings)
+        registration = await_start(file, process, began_ms, settings)
         show(registration, process, file.metrics, settings)
     except ZkControllerError:
         code = ExitCode.REFUSED  # the broker itself prints why it did not start
@@ -145,13 +150,13 @@ def _announce(file: BrokerFile, process: ProcessId, began_ms: int, settings: Set
 
 
 def leave_broker(file: BrokerFile, settings: Settings) -> None:
-    """Start the broker in the background and wait until it is registered; if not, end it."""
+    """Start the broker in the background and wait until it is started; if not, end it."""
     began_ms = now_ms()
     console = file.path.absolute().parent / "console.log"
     process = spawn(file.command, console, file.environment)
     file.note(process)
     try:
-        registration = await_registration(file, process, began_ms, settings, settings.deadline_s)
+        registration = await_start(file, process, began_ms, settings, settings.deadline_s)
     except BaseException as error:
         process.signal(signal.SIGKILL)
         if not isinstance(error, CommandFailed):
@@ -161,25 +166,27 @@ def leave_broker(file: BrokerFile, settings: Settings) -> None:
     show(registration, process, file.metrics, settings)
 
 
-def await_registration(
+def await_start(
     file: BrokerFile,
     process: ProcessId,
     began_ms: int,
     settings: Settings,
     timeout_s: float = float("inf"),
 ) -> LiveBroker:
-    """Wait for the registration made by this start of the broker.
+    """Wait until the broker accepts connections; the registration made by this start.
 
-    CommandFailed if the process ends before, TimedOut if the broker does not register in time.
+    CommandFailed if the process ends before, TimedOut if the broker does not start in time.
     """
     found: list[LiveBroker] = []
+    registered_at_s = 0.0
 
     connect, tls = file.config.zookeeper_connect, zookeeper_tls(file.config.values)
     with open_zookeeper(settings, connect=connect, tls=tls, is_new=True) as zookeeper:
 
-        def is_registered() -> bool:
+        def is_started() -> bool:
+            nonlocal registered_at_s
             if not process.is_alive:
-                raise CommandFailed("the broker ended before it was registered")
+                raise CommandFailed("the broker ended before it was started")
             broker_id = file.broker_id
             if broker_id is None:
                 return False
@@ -189,11 +196,30 @@ def await_registration(
                 for registration in read_registrations(zookeeper, [broker_id])
                 if registration.timestamp_ms >= began_ms
             ]
-            return bool(found)
+            if not found:
+                return False
+            registered_at_s = registered_at_s or monotonic()
+            return (
+                any(_names(log_dir, process, began_ms) for log_dir in file.config.log_dirs)
+                or monotonic() - registered_at_s >= _STATUS_S
+            )
 
-        if not wait_until(is_registered, timeout_s, _POLL_S):
-            raise TimedOut(f"the broker was not registered within {timeout_s:g} s")
+        if not wait_until(is_started, timeout_s, _POLL_S):
+            what = "accept connections" if found else "register"
+            raise TimedOut(f"the broker did not {what} within {timeout_s:g} s")
     return found[0]
+
+
+def _names(log_dir: Path, process: ProcessId, began_ms: int) -> bool:
+    """Whether the status file in the log directory is of this start of this process.
+
+    In a container an earlier run may have had the same pid.
+    """
+    try:
+        content = orjson.loads((log_dir / FILE_NAME).read_bytes())
+        return bool(content["pid"] == process.pid and content["started_at_ms"] >= began_ms)
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return False
 
 
 def show(

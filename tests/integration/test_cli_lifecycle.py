@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from importlib import import_module
@@ -108,6 +109,31 @@ def test_a_broker_that_cannot_start_takes_nothing_with_it(
     assert "broker 1 ended while starting; the last lines of " in result.stderr
     assert "console.log" in result.stderr
     assert cluster.json("cluster", "status")["state"] == "stopped"
+
+
+@pytest.mark.parametrize("detach", [(), ("--detach",)])
+def test_a_broker_whose_port_is_taken_is_not_said_to_be_started(
+    cluster: LocalCluster,
+    zookeeper_connect: str,
+    chroot: str,
+    tmp_path: Path,
+    detach: tuple[str, ...],
+) -> None:
+    """As in Kafka it has registered already when it finds that out."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        file = tmp_path / "server.properties"
+        file.write_text(
+            f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={tmp_path / 'data'}\n"
+            f"zookeeper.connect={zookeeper_connect}{chroot}\n"
+        )
+
+        result = cluster("broker", "start", str(file), *detach)
+
+    assert result.exit_code != 0
+    assert result.stdout == ""
+    assert f"PLAINTEXT://127.0.0.1:{port}" in result.stderr
+    assert "Address already in use" in result.stderr
 
 
 def test_a_cluster_that_is_not_ready_in_time_is_ended(cluster: LocalCluster) -> None:

@@ -1,7 +1,7 @@
 """Two brokers, ours and Kafka's, with the same records: what they tell of their logs is the same.
 
-Every version of Fetch that names topics, and of ListOffsets, DeleteRecords, DescribeProducers, DescribeLogDirs, AlterReplicaLogDirs
-and InitProducerId that Kafka 3.9 speaks.
+Every version of ListOffsets, DeleteRecords, DescribeProducers, DescribeLogDirs, AlterReplicaLogDirs
+and InitProducerId that Kafka 3.9 speaks, and of Fetch every one that names topics.
 """
 
 from __future__ import annotations

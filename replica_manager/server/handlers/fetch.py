@@ -315,7 +315,7 @@ def _encodable(
 
 
 def _refused(error: ErrorCode) -> FetchPartitionData:
-    """The data of a partition that is not read: no transactions are named, instead of none known."""
+    """A partition that is not read has an empty list of transactions, where a read one has none."""
     return FetchPartitionData(error, aborted_transactions=())
 
 
@@ -356,11 +356,13 @@ async def _converted(
     log = broker.logs.log(tp)
     if log is not None and log.config.codec is Codec.ZSTD:
         return _refused(ErrorCode.unsupported_compression_type), NO_CONVERSIONS
-    records = found.records
-    if version >= _MAGIC_2_SINCE or not isinstance(records, FileSlice):
+    if version >= _MAGIC_2_SINCE:
         return found, NO_CONVERSIONS
     if log is not None and not log.config.allows_down_conversion and not is_from_follower:
         return _refused(ErrorCode.unsupported_version), NO_CONVERSIONS
+    records = found.records
+    if not isinstance(records, FileSlice):
+        return found, NO_CONVERSIONS
     magic = MAGIC_1 if version >= _MAGIC_1_SINCE else MAGIC_0
     try:
         converted, cost = await asyncio.to_thread(_convert, records, magic, fetch_offset)

@@ -89,6 +89,8 @@ def test_old_versions_are_refused_where_conversion_is_forbidden(world: BrokerWor
     fill(world, 2)
 
     assert fetch(world, version=3)[0].error_code is ErrorCode.unsupported_version
+    # Also where nothing could be read.
+    assert fetch(world, (0, 9), version=3)[0].error_code is ErrorCode.unsupported_version
     assert offsets(fetch(world, version=4)[0].records) == [0, 1]
 
 
