@@ -388,12 +388,12 @@ class DescribeDelegationTokenRequest:
 class DeleteGroupsRequest:
     groups_names: tuple[str, ...]
 
-class TopicPartitions:
+class ElectLeadersTopicPartitions:
     topic: str
     partitions: tuple[int, ...]
 
 class ElectLeadersRequest:
-    topic_partitions: tuple[TopicPartitions, ...] | None
+    topic_partitions: tuple[ElectLeadersTopicPartitions, ...] | None
     timeout: timedelta
 
 class IncrementalAlterConfigsAlterableConfig:
@@ -567,6 +567,25 @@ class ListTransactionsRequest:
 class AllocateProducerIdsRequest:
     broker_id: int
     broker_epoch: int
+
+class ConsumerGroupHeartbeatTopicPartitions:
+    topic_id: UUID | None
+    partitions: tuple[int, ...]
+
+class ConsumerGroupHeartbeatRequest:
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout: timedelta
+    subscribed_topic_names: tuple[str, ...] | None
+    server_assignor: str | None
+    topic_partitions: tuple[ConsumerGroupHeartbeatTopicPartitions, ...] | None
+
+class ConsumerGroupDescribeRequest:
+    group_ids: tuple[str, ...]
+    include_authorized_operations: bool
 
 class ControllerRegistrationListener:
     name: str

@@ -56,6 +56,7 @@ _PLACES: Final[Mapping[ApiKey, tuple[tuple[str, ...], ...]]] = {
     ApiKey.UPDATE_FEATURES: (_TOP, ("results",)),
     ApiKey.DESCRIBE_PRODUCERS: (("topics", "partitions"),),
     ApiKey.DESCRIBE_TRANSACTIONS: (("transaction_states",),),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (("groups",),),
 }
 """The lists with error codes of each API; any other API has only that of the response itself."""
 

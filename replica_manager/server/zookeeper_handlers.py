@@ -23,6 +23,8 @@ from replica_manager.server.handlers import (  # noqa: F401 - read from the glob
     alter_replica_log_dirs,
     alter_user_scram_credentials,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     controlled_shutdown,
     create_acls,
     create_delegation_token,

@@ -76,17 +76,31 @@ def test_what_has_a_handler_is_offered_and_nothing_else(world: BrokerWorld, vers
     assert [k.api_key for k in response.api_keys] == sorted(offered)
 
 
-def test_the_apis_of_the_new_group_protocol_are_not_offered() -> None:
-    new_protocol = {68, 69}  # ConsumerGroupHeartbeat, ConsumerGroupDescribe
-
-    assert new_protocol <= all_versions().keys()
-    assert new_protocol.isdisjoint(OFFERED)
+def test_what_kafka_offers_is_offered_in_kafkas_versions() -> None:
+    assert all_versions() == OFFERED
 
 
-def test_what_is_offered_is_offered_in_kafkas_versions() -> None:
-    kafka = all_versions()
+def test_the_new_group_protocol_is_offered_and_refused(world: BrokerWorld) -> None:
+    """As by Kafka's brokers, which have it in KRaft mode only."""
+    heartbeat = ask(
+        world,
+        schema("consumer_group_heartbeat", 0).ConsumerGroupHeartbeatRequest(
+            group_id="shop", member_id="", member_epoch=0, topic_partitions=None
+        ),
+    )
+    description = ask(
+        world,
+        schema("consumer_group_describe", 0).ConsumerGroupDescribeRequest(
+            group_ids=("shop", "stock"), include_authorized_operations=False
+        ),
+    )
 
-    assert all(OFFERED[api_key] == kafka[api_key] for api_key in OFFERED)
+    assert heartbeat.error_code is ErrorCode.unsupported_version
+    assert (heartbeat.member_id, heartbeat.assignment) == (None, None)
+    assert [(each.group_id, each.error_code) for each in description.groups] == [
+        ("shop", ErrorCode.unsupported_version),
+        ("stock", ErrorCode.unsupported_version),
+    ]
 
 
 @pytest.mark.parametrize("version", [3, 4])
