@@ -29,7 +29,7 @@ CLI_TYPES := .types/zkcontroller_cli
 WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
 
 .DEFAULT_GOAL := help
-.PHONY: lock audit help demo test affected test-time all install lint unit integration container clients peers kills history faults attack kit incidents browser simulate bench coverage man site wheel clean
+.PHONY: lock audit help demo test affected test-time all install lint unit integration container clients peers kafka kills history faults attack kit incidents browser simulate bench coverage man site wheel clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +108,10 @@ peers: $(TEST_INSTALLED)  ## Our brokers and Kafka 3.9 given the same requests, 
 	@scripts/fetch-kafka.sh jmx-exporter
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.kafka_classes
 	@$(WITH_JAVA) $(BIN)/pytest -q -m peers $(or $(ONLY),tests/peers) -n 2 --dist loadfile
+
+kafka: $(TEST_INSTALLED)  ## Kafka's own integration tests, with our brokers in place of Kafka's (fetched with Maven; an hour)
+	@scripts/fetch-kafka.sh tests
+	@$(WITH_JAVA) $(BIN)/pytest -q -m kafka $(or $(ONLY),tests/kafka) -n 2 --dist load --durations=5
 
 clients: $(TEST_INSTALLED)  ## The clients of zkctl serve in Java, Go and JavaScript (Maven, Go, npm; a JVM)
 	@$(WITH_JAVA) $(BIN)/pytest -q -m clients $(or $(ONLY),tests/clients) -rs --durations=0

@@ -67,6 +67,16 @@ def application_libs() -> Path:
     )
 
 
+def kafka_tests_libs() -> Path:
+    """Folder with Kafka's own tests and what runs them; KafkaUnavailableError without it."""
+    return _libs(
+        os.environ.get("KAFKA_TESTS_LIBS"),
+        f"kafka-tests-{VERSION}",
+        f"kafka_2.??-{VERSION}-test",
+        " tests",
+    )
+
+
 def jmx_exporter() -> Path:
     """The agent that shows Kafka's metrics to Prometheus; KafkaUnavailableError without it."""
     default = Path.home() / ".cache" / "zkcontroller" / f"jmx-exporter-{JMX_EXPORTER_VERSION}"

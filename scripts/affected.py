@@ -333,7 +333,7 @@ def marker_of(path: str, text: str, deselected: frozenset[str]) -> str | None:
     found = re.search(r"^pytestmark = (.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
     marks = re.findall(r"pytest\.mark\.(\w+)", found[1]) if found else []
     # Every test of these folders has the marker of the folder's name.
-    marks += [each for each in ("attack", "peers") if path.startswith(f"tests/{each}/")]
+    marks += [each for each in ("attack", "kafka", "peers") if path.startswith(f"tests/{each}/")]
     return next((each for each in marks if each in deselected), None)
 
 

@@ -2,14 +2,15 @@
 # Fetches Apache Kafka from Maven Central for tests/peers and benchmarks/: 3.9.1 (broker and tools), or with the argument
 # older all of the older and newer versions whose clients and brokers are tried with ours, with a version that one (2.8.2
 # has the last tools that speak to ZooKeeper themselves), with applications Kafka Streams, Connect and MirrorMaker of
-# 3.9.1, with jmx-exporter the agent that shows Kafka's metrics to Prometheus.
+# 3.9.1, with jmx-exporter the agent that shows Kafka's metrics to Prometheus, with tests Kafka's own integration tests
+# of 3.9.1 and what runs them.
 # KAFKA_LIBS names another folder to put the jars of 3.9.1 into, KAFKA_APPLICATIONS_LIBS one for the applications,
-# JMX_EXPORTER_LIBS one for the agent.
+# JMX_EXPORTER_LIBS one for the agent, KAFKA_TESTS_LIBS one for the tests.
 set -eu
 
 version=${1:-3.9.1}
 libs=$HOME/.cache/zkcontroller/kafka-$version/libs
-group=org.apache.kafka name="Kafka $version"
+group=org.apache.kafka name="Kafka $version" tests_of= others=
 case $version in
     3.9.1) libs=${KAFKA_LIBS:-$libs}; artifacts='kafka_2.13 kafka-tools' ;;
     0.8.2.2 | 0.9.0.1) artifacts=kafka_2.11 ;;
@@ -26,7 +27,15 @@ case $version in
     jmx-exporter)
         version=1.0.1 group=io.prometheus.jmx artifacts=jmx_prometheus_javaagent name='the JMX exporter 1.0.1'
         libs=${JMX_EXPORTER_LIBS:-$HOME/.cache/zkcontroller/jmx-exporter-$version} ;;
-    *) echo "fetch-kafka: $version is not among those that are used: older, applications, jmx-exporter, or a version as in this script" >&2; exit 2 ;;
+    tests)
+        version=3.9.1 name="Kafka's own tests of 3.9.1,"
+        artifacts='kafka_2.13 kafka-tools'
+        tests_of='kafka_2.13 kafka-clients kafka-group-coordinator kafka-server-common kafka-tools'
+        others='org.junit.platform:junit-platform-console-standalone:1.10.2 org.mockito:mockito-core:5.10.0
+            org.mockito:mockito-junit-jupiter:5.10.0 org.hamcrest:hamcrest:2.2 org.scala-lang:scala-compiler:2.13.15
+            org.bouncycastle:bcpkix-jdk18on:1.75'
+        libs=${KAFKA_TESTS_LIBS:-$HOME/.cache/zkcontroller/kafka-tests-$version/libs} ;;
+    *) echo "fetch-kafka: $version is not among those that are used: older, applications, jmx-exporter, tests, or a version as in this script" >&2; exit 2 ;;
 esac
 
 complete=yes
@@ -57,6 +66,21 @@ POM
         cat <<POM
     <dependency>
       <groupId>$group</groupId><artifactId>$artifact</artifactId><version>$version</version>
+    </dependency>
+POM
+    done
+    for module in $tests_of; do
+        cat <<POM
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>$module</artifactId><version>$version</version>
+      <classifier>test</classifier>
+    </dependency>
+POM
+    done
+    for each in $others; do
+        cat <<POM
+    <dependency>
+      <groupId>${each%%:*}</groupId><artifactId>$(echo "$each" | cut -d: -f2)</artifactId><version>${each##*:}</version>
     </dependency>
 POM
     done

@@ -55,6 +55,9 @@ readonly PEERS="
     tests/peers/test_raft_files.py
     tests/peers/test_metadata_log_dump.py"
 
+# One class of many: it shows that they run.
+readonly KAFKA="tests/kafka/test_own_tests.py::test_what_kafka_asks_of_itself_holds[kafka.server.ListOffsetsRequestTest]"
+
 # A tree in which so much fails is broken as a whole: the other tests would only take time, and so would a second try.
 readonly MOST_FAILURES=25
 
@@ -178,6 +181,7 @@ fi
 
 if scripts/fetch-kafka.sh; then
     run_part peers "$PEERS"
+    run_part kafka "$KAFKA"
 else
     left_out peers "no real Kafka to be had (the reason stands above)"
 fi
