@@ -175,14 +175,14 @@ _CHECKS: Final[Mapping[int, tuple[RightCheck, ...]]] = {
 
 
 def checks_of(api_key: int) -> tuple[RightCheck, ...]:
-    """The checks of a request; BadUsage if a broker in ZooKeeper mode does not answer it."""
+    """The checks of a request; BadUsage if a broker in ZooKeeper mode does not serve it."""
     gate = CLUSTER_GATES.get(api_key)
     if gate is not None:
         return (RightCheck(tuple((operation, _OF_CLUSTER) for operation in gate)),)
     try:
         return _CHECKS[api_key]
     except KeyError:
-        raise BadUsage(f"brokers in ZooKeeper mode do not answer {APIS[api_key].name}") from None
+        raise BadUsage(f"brokers in ZooKeeper mode do not serve {APIS[api_key].name}") from None
 
 
 def api_named(text: str) -> Api:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka_common.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
 from kafka_common.protocol.compression import (
@@ -129,7 +129,15 @@ def _field(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
     return bytes(data[position : position + size]), position + size
 
 
-def down_converted(data: Buffer, magic: int, first_offset: int) -> bytes:
+class DownConverted(NamedTuple):
+    """Batches in an older format."""
+
+    data: bytes
+    record_count: int
+    """How many records were converted; not those that had an older format already."""
+
+
+def down_converted(data: Buffer, magic: int, first_offset: int) -> DownConverted:
     """The batches as messages of an older magic, from ``first_offset`` on, for an old consumer.
 
     A compressed batch is converted whole, as in Kafka, also if it begins before ``first_offset``.
@@ -146,24 +154,26 @@ def down_converted(data: Buffer, magic: int, first_offset: int) -> bytes:
     """
     batches = list(iterate_batches(data))
     if not batches:
-        return b""
+        return DownConverted(b"", 0)
     left = iter(batches)
-    first = b""
-    while not first and (batch := next(left, None)):
+    first = DownConverted(b"", 0)
+    while not first.data and (batch := next(left, None)):
         first = _down_converted([batch], data, magic, first_offset)
-    size = max(len(data), len(first)) if first else LOG_OVERHEAD
-    converted = bytearray(first)
+    size = max(len(data), len(first.data)) if first.data else LOG_OVERHEAD
+    converted, record_count = bytearray(first.data), first.record_count
     for chunk in _chunks(left):
         if len(converted) >= size:
             break
         try:
-            converted += _down_converted(chunk, data, magic, first_offset)
+            more = _down_converted(chunk, data, magic, first_offset)
         except UnsupportedCompressionType:
             break
+        converted += more.data
+        record_count += more.record_count
     while (missing := size - len(converted)) > 0:
         head = _INT64.pack(-1) + _INT32.pack(max(missing + 1, HEADER_BYTES))
         converted += head.ljust(min(missing, _CHUNK_BYTES), b"\0")[:missing]
-    return bytes(converted[:size])
+    return DownConverted(bytes(converted[:size]), record_count)
 
 
 def _chunks(
@@ -184,8 +194,9 @@ def _chunks(
 
 def _down_converted(
     batches: Iterable[tuple[int, BatchHeader]], data: Buffer, magic: int, first_offset: int
-) -> bytes:
+) -> DownConverted:
     pieces: list[bytes] = []
+    record_count = 0
     for position, header in batches:
         if header.is_control:
             continue
@@ -207,7 +218,8 @@ def _down_converted(
             pieces.append(
                 encode_messages(records, magic, header.codec, is_log_append_time=is_append_time)
             )
-    return b"".join(pieces)
+            record_count += len(records)
+    return DownConverted(b"".join(pieces), record_count)
 
 
 def encode_messages(

@@ -185,8 +185,9 @@ def test_old_messages_are_read_with_their_own_offsets(magic: int, codec: str) ->
     assert records == expected
 
 
-def messages(converted: bytes) -> bytes:
-    """Without the head of a batch that fills the response."""
+def messages(data: bytes, magic: int, first_offset: int) -> bytes:
+    """As :func:`down_converted`, without the head of a batch that fills the response."""
+    converted = down_converted(data, magic, first_offset).data
     return converted[: sum(header.size for _, header in iterate_batches(converted))]
 
 
@@ -195,10 +196,12 @@ def test_messages_for_old_consumers_equal_kafkas(magic: int) -> None:
     batch = encode_batch(moved(RECORDS[:3], 5))
 
     kafkas = KAFKAS[f"magic-{magic}-none"]
-    assert messages(down_converted(batch, magic, 5)) == kafkas
-    later = messages(down_converted(batch, magic, 6))
+    assert messages(batch, magic, 5) == kafkas
+    later = messages(batch, magic, 6)
     assert kafkas.endswith(later)
     assert [header.base_offset for _, header in iterate_batches(later)] == [6, 7]
+    assert down_converted(batch, magic, 6).record_count == 2
+    assert down_converted(kafkas, 1, 5).record_count == 0
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
@@ -206,26 +209,27 @@ def test_messages_for_old_consumers_equal_kafkas(magic: int) -> None:
 def test_compressed_batches_are_wrapped_again_for_old_consumers(magic: int, codec: Codec) -> None:
     sent = moved(RECORDS[:3], 5)
 
-    data = down_converted(encode_batch(sent, codec=codec), magic, 0)
+    data, count = down_converted(encode_batch(sent, codec=codec), magic, 0)
 
     read = [r for at, header in iterate_batches(data) for r in iterate_any(data, at, header)]
     assert read == (sent if magic else [record._replace(timestamp=-1) for record in sent])
+    assert count == len(sent)
     assert all(is_intact(data, at, header) for at, header in iterate_batches(data))
 
 
 def test_old_consumers_get_no_markers_and_no_zstd() -> None:
     plain = KAFKAS["magic-0-none"]
-    assert messages(down_converted(KAFKAS["abort-marker"] + plain, 0, 0)) == plain
+    assert messages(KAFKAS["abort-marker"] + plain, 0, 0) == plain
     with pytest.raises(UnsupportedCompressionType):
         down_converted(KAFKAS["plain-zstd"], 1, 0)
     first = next(header.size for _, header in iterate_batches(plain))
-    assert messages(down_converted(plain + KAFKAS["plain-zstd"], 0, 0)) == plain[:first]
+    assert messages(plain + KAFKAS["plain-zstd"], 0, 0) == plain[:first]
 
 
 def test_what_is_missing_for_an_old_consumer_is_the_head_of_a_batch_that_is_too_large() -> None:
     plain, marker = KAFKAS["magic-0-none"], KAFKAS["abort-marker"]
 
-    filled = down_converted(plain + marker, 0, 0)
+    filled = down_converted(plain + marker, 0, 0).data
 
     assert len(filled) == len(plain) + len(marker)
     head = filled[len(plain) :]
@@ -233,8 +237,8 @@ def test_what_is_missing_for_an_old_consumer_is_the_head_of_a_batch_that_is_too_
     assert int.from_bytes(head[8:12], "big") == len(marker) + 1
     assert set(head[12:]) == {0}
     # A consumer that reads nothing but markers gets a head alone, larger than any response.
-    assert down_converted(marker, 0, 0) == b"\xff" * 8 + (61).to_bytes(4, "big")
-    assert down_converted(b"", 0, 0) == b""
+    assert down_converted(marker, 0, 0).data == b"\xff" * 8 + (61).to_bytes(4, "big")
+    assert down_converted(b"", 0, 0) == (b"", 0)
 
 
 def test_batches_that_are_converted_at_once_are_left_out_together() -> None:
@@ -243,7 +247,10 @@ def test_batches_that_are_converted_at_once_are_left_out_together() -> None:
     zstd = encode_batch([Record(4, 0, None, b"x")], codec=Codec.ZSTD)
 
     def offsets(data: bytes) -> list[int]:
-        return [header.base_offset for _, header in iterate_batches(down_converted(data, 1, 0))]
+        converted = down_converted(data, 1, 0)
+        found = [header.base_offset for _, header in iterate_batches(converted.data)]
+        assert converted.record_count == len(found)
+        return found
 
     assert offsets(b"".join(batches)) == [0, 1, 2, 3]
     assert offsets(b"".join(batches) + zstd) == [0, 1, 2]
@@ -254,7 +261,7 @@ def test_a_frame_of_magic_0_begins_as_kafkas_whatever_checksum_its_reader_met() 
     kafkas = KAFKAS["magic-0-lz4"]
     header = kafkas.index(bytes.fromhex("04224d18"))
 
-    ours = down_converted(encode_batch(moved(RECORDS[:3], 5), codec=Codec.LZ4), 0, 0)
+    ours = down_converted(encode_batch(moved(RECORDS[:3], 5), codec=Codec.LZ4), 0, 0).data
     right = pack(Codec.LZ4, b"plain")
 
     assert kafkas[header : header + 7] in ours

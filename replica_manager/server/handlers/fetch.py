@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import takewhile
 from time import perf_counter_ns
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -34,7 +33,7 @@ from kafka_common.protocol.fetch import (
     read_fetch_request,
 )
 from kafka_common.protocol.legacy_messages import down_converted
-from kafka_common.protocol.record_batch import MAGIC_0, MAGIC_1, BatchHeader, iterate_batches
+from kafka_common.protocol.record_batch import MAGIC_0, MAGIC_1
 from replica_manager.configuration.config import RACK_AWARE_SELECTOR
 from replica_manager.log.files import FileSlice
 from replica_manager.log.log_values import NO_CONVERSIONS, FetchIsolation, RecordConversions
@@ -379,23 +378,6 @@ def _convert(records: FileSlice, magic: int, fetch_offset: int) -> tuple[bytes, 
     began_ns = perf_counter_ns()
     data = records.read()
     converted = down_converted(data, magic, fetch_offset)
-    batches = (header for _, header in iterate_batches(data) if not header.is_control)
-    count = sum(
-        _converted_count(header, fetch_offset)
-        for header in takewhile(lambda header: header.codec is not Codec.ZSTD, batches)
-        if header.magic > magic
-    )
-    memory_bytes = len(data) + len(converted)
-    return converted, RecordConversions(count, perf_counter_ns() - began_ns, memory_bytes)
-
-
-def _converted_count(header: BatchHeader, fetch_offset: int) -> int:
-    """The number of records in a batch that the metric of conversions counts.
-
-    A compressed batch is converted as a whole.  A message of magic 0 or 1 counts as one record.
-    """
-    if header.record_count < 0:
-        return 1
-    if header.codec is not Codec.NONE:
-        return header.record_count
-    return max(0, min(header.record_count, header.last_offset + 1 - fetch_offset))
+    memory_bytes = len(data) + len(converted.data)
+    elapsed_ns = perf_counter_ns() - began_ns
+    return converted.data, RecordConversions(converted.record_count, elapsed_ns, memory_bytes)

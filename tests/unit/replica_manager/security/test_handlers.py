@@ -272,6 +272,8 @@ def test_the_table_has_every_api_that_asks_the_controller_or_obeys_it() -> None:
         ApiKey.EXPIRE_DELEGATION_TOKEN,
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
         ApiKey.ENVELOPE,  # it closes the connection
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,  # refused for everyone, as the next
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
     }
 
     unguarded = [
