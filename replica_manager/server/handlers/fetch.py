@@ -211,7 +211,6 @@ async def _answered(
     topics: list[_Topic] = []
     conversions = NO_CONVERSIONS
     async for each, found in in_slices(response.partitions.items()):
-        name: TopicName = each.topic_id if version >= TOPIC_IDS_SINCE else each.topic
         converted = found
         is_converted = True
         if each.topic is not None and each in fetch_infos:
@@ -226,7 +225,8 @@ async def _answered(
             is_converted = converted.error is found.error
             conversions = conversions.and_also(cost)
             _count(broker, each, converted, request.replica_id)
-        _add(topics, name, _encodable(each, converted, leaders, version, is_converted=is_converted))
+        data = _encodable(each, converted, leaders, version, is_converted=is_converted)
+        _add(topics, each, version, data)
     throttle_ms = 0 if context.usage is None else context.usage.throttle_ms
 
     def encoded() -> EncodedBody:
@@ -257,18 +257,23 @@ async def _size(
     leaders = CurrentLeaders(broker, context.listener_name)
     topics: list[_Topic] = []
     async for each, found in in_slices(answered.items()):
-        name: TopicName = each.topic_id if version >= TOPIC_IDS_SINCE else each.topic
-        _add(topics, name, _encodable(each, found, leaders, version))
+        _add(topics, each, version, _encodable(each, found, leaders, version))
     body = await aside(len(answered), lambda: fetch_response(version, ErrorCode.none, 0, topics))
     return _SIZE_BYTES + sum(map(len, body))
 
 
-def _add(topics: list[_Topic], name: TopicName, data: PartitionData[bytes | FileSlice]) -> None:
-    """Adds to the last topic if it is ``name``, else to a new one: the partitions keep their order.
+def _add(
+    topics: list[_Topic],
+    each: TopicIdPartition,
+    version: int,
+    data: PartitionData[bytes | FileSlice],
+) -> None:
+    """Adds to the last topic if it is this one, else to a new one: the partitions keep their order.
 
     Consumers read the partitions in the order in which they asked for them, and a topic's need not
     stand together.
     """
+    name: TopicName = each.topic_id if version >= TOPIC_IDS_SINCE else each.topic
     if not topics or topics[-1][0] != name:
         topics.append((name, []))
     topics[-1][1].append(data)
