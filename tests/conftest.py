@@ -24,7 +24,7 @@ from tests.first_collection import FirstCollection
 from tests.lanes import Lanes
 from tests.processor_time import ProcessorTime
 from tests.support import coroutine_tests
-from tests.support.leftovers import Leftovers
+from tests.support.leftovers import CleanTree, Leftovers
 from tests.support.sources import kept
 from zkcontroller.zookeeper.container import ZooKeeperContainer
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
@@ -107,6 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(FirstCollection(config))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(FileSeconds())
+        config.pluginmanager.register(CleanTree(config.rootpath))
     if config.getoption("--processor-time"):
         config.pluginmanager.register(ProcessorTime())
 

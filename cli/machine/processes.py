@@ -23,6 +23,8 @@ from typing import Final
 _PROC: Final = Path("/proc")
 _POLL_S: Final = 0.02
 _TAIL_BYTES: Final = 64 * 1024
+_LINES_AFTER_AN_ERROR: Final = 60
+"""More than a broker writes while it shuts down because of the error."""
 _ENDED: Final = frozenset("ZX")
 _SUSPENDED: Final = frozenset("Tt")
 
@@ -222,13 +224,19 @@ def broker_arguments(
 
 
 def last_lines(path: Path, count: int = 15) -> list[str]:
-    """The last lines of a log file; empty if there is no such file."""
+    """The last lines of a log file; empty if there is no such file.
+
+    They are more than ``count`` where the reason of the end, an ERROR, stands shortly before them:
+    a broker that cannot start shuts down, and writes that, too.
+    """
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-            return file.read().decode("utf-8", "replace").splitlines()[-count:]
+            tail = file.read().decode("utf-8", "replace").splitlines()[-_LINES_AFTER_AN_ERROR:]
     except FileNotFoundError:
         return []
+    shown = (at for at, line in enumerate(tail[:-count]) if "] ERROR " in line)
+    return tail[next(shown, -count) :]
 
 
 def _owner_and_command(pid: int) -> tuple[int, list[str]] | None:

@@ -29,8 +29,11 @@ class LocalCluster:
         self.directory = directory
         self.command = [sys.executable, "-m", "zkcontroller_cli", "--dir", str(directory)]
         self._standard = list(self.command)
-        # The developer's own settings must not reach a test.
-        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("ZKCTL_")}
+        # The developer's own settings must not reach a test, nor a log of its broker the tree.
+        self.environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("ZKCTL_")},
+            "LOG_DIR": str(directory / "logs"),
+        }
 
     def __call__(self, *arguments: str, timeout_s: float = 90) -> CommandResult:
         """Run a command to its end."""

@@ -1,4 +1,4 @@
-"""What a test leaves behind in its process: descriptors, threads, clients, other settings.
+"""What tests leave behind: descriptors, threads, clients, other settings; files in the project.
 
 What one test leaves open is counted, collected or waited for in another one, which then fails by
 chance.  So the test that leaves it fails itself, and names what it left.
@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Generator, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -112,6 +113,36 @@ def _settings() -> dict[Hashable, str]:
         ("garbage collection", thresholds): f"gc.set_threshold{thresholds}",
         ("switch of threads", interval_s): f"sys.setswitchinterval({interval_s})",
     }
+
+
+class CleanTree:
+    """A plugin of a run's main process, which fails a run that leaves a file in the project.
+
+    A program that a test starts without a directory of its own writes there, and the next run, or
+    a test that reads the project, takes that for the project's.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._before = self._names()
+        self._added: list[str] = []
+
+    def _names(self) -> set[str]:
+        """At the top, without what tools keep for themselves."""
+        return {each for each in os.listdir(self._root) if not each.startswith((".", "__"))}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Compares when all tests have ended."""
+        self._added = sorted(self._names() - self._before)
+        if self._added and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Says why the run has failed."""
+        if self._added:
+            names = ", ".join(self._added)
+            terminalreporter.write_line(f"ERROR a test has left in {self._root}: {names}")
 
 
 class _Noted(NamedTuple):

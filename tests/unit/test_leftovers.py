@@ -120,6 +120,13 @@ LEAVING = """
     def test_that_leaves_nothing():
         pass
 """
+LITTERING = """
+    import pytest
+
+    @pytest.mark.parametrize("name", [".cache", "logs"])
+    def test_that_writes_where_it_stands(name):
+        open(name, "w").close()
+"""
 SHARING = """
     import socket
     import pytest
@@ -151,6 +158,14 @@ def test_a_test_that_leaves_a_socket_open_fails_itself_and_its_neighbour_does_no
     assert run.returncode == 1, run.stdout + run.stderr
     assert "ERROR test_it.py::test_that_leaves_a_socket - left behind" in run.stdout
     assert "test_that_leaves_nothing" not in run.stdout
+
+
+def test_a_run_that_leaves_a_file_in_the_project_fails_and_names_it(tmp_path: Path) -> None:
+    first, second = (run_of(tmp_path, LITTERING) for _ in range(2))
+
+    assert first.returncode == 1, first.stdout + first.stderr
+    assert f"ERROR a test has left in {tmp_path}: logs\n" in first.stdout
+    assert second.returncode == 0, second.stdout + second.stderr
 
 
 def test_what_a_shared_fixture_opens_while_tests_run_is_its_own(tmp_path: Path) -> None:

@@ -63,6 +63,18 @@ def test_what_a_process_prints_is_kept(tmp_path: Path) -> None:
     assert processes.last_lines(tmp_path / "missing") == []
 
 
+def test_the_last_lines_of_a_process_begin_with_its_error(tmp_path: Path) -> None:
+    """However much it has written while it shut down because of it."""
+    console = tmp_path / "console.log"
+    why, shutdown = "[2026-11-30 23:31:11,219] ERROR Fatal error", ["Shutting down."] * 30
+    console.write_text("\n".join(["[…] INFO starting"] * 100 + [why, *shutdown]))
+
+    assert processes.last_lines(console) == [why, *shutdown]
+
+    console.write_text("\n".join([why, *shutdown * 3]))
+    assert processes.last_lines(console) == shutdown[:15]
+
+
 def test_a_port_in_use_is_refused_by_number_and_owner() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
