@@ -126,8 +126,8 @@ history: $(TEST_INSTALLED)  ## The analyses of logs, by Spark, on the logs of re
 faults: $(TEST_INSTALLED)  ## Three brokers under load, killed, frozen, cut off, robbed of disks (minutes; a JVM)
 	@$(WITH_JAVA) $(BIN)/pytest -q -m faults $(or $(ONLY),tests/faults) --durations=0
 
-kit: $(TEST_INSTALLED)  ## The kit at work, and the documents typed as they stand: known bugs, histories, disks, tour, drill (minutes; a JVM)
-	@$(WITH_JAVA) $(BIN)/pytest -q -m kit $(or $(ONLY),tests/kit) --durations=5
+kit: $(TEST_INSTALLED)  ## The kit at work, the demos, and the documents typed as they stand: known bugs, histories, disks, tour, drill (minutes; a JVM)
+	@$(WITH_JAVA) $(BIN)/pytest -q -m kit $(or $(ONLY),tests/kit) -n 2 --dist loadfile --durations=5
 
 incidents: $(TEST_INSTALLED)  ## INCIDENTS=n random incidents on real brokers: their history finds what was done, and nothing else (a JVM)
 	@$(WITH_JAVA) $(BIN)/pytest -q -n 2 -m kit tests/kit/test_incidents.py --incidents $(INCIDENTS)

@@ -35,6 +35,9 @@ readonly ATTACK="
     tests/unit/replica_manager/server/test_hostile_batches.py
     tests/unit/replica_manager/server/test_large_requests.py"
 readonly KIT="
+    tests/kit/test_demos.py
+    tests/kit/test_plugin.py
+    tests/kit/test_serving.py
     tests/kit/test_known_bugs_of_kafka.py
     tests/kit/test_tour.py
     tests/kit/test_histories.py"

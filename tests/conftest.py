@@ -60,9 +60,7 @@ LONGEST: Final = (
     "integration/test_kit_verbs.py",
     "integration/test_cli_lifecycle.py",
     "integration/test_cli_moves.py",
-    "integration/test_kit_plugin.py",
     "integration/test_cli_truth.py",
-    "integration/test_kit_serving.py",
     "integration/test_doctor_servers.py",
     "integration/test_transaction_failover.py",
     "integration/test_cli_cluster.py",
@@ -73,7 +71,6 @@ LONGEST: Final = (
     "integration/test_zookeeper_security.py",
     "clients/test_confluent_transactions.py",
     "tests/test_house.py",
-    "cli/test_demo.py",
 )
 """The files that take longest: whichever of them runs last keeps one worker alone."""
 LONGEST_FIRST: Final = "longest-first"

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,11 @@ WITH_A_PROCESS: Final = frozenset(
     {"cluster", "demo", "quorum", "start", "stop", "storage", "top", "wait", "watch", "--watch"}
 )
 """Words of command lines whose servers, signals or terminal need a process."""
+
+
+def is_running(pid: int) -> bool:
+    """Zombies, which no parent has reaped yet, do not count."""
+    return import_module("zkcontroller_cli.machine.processes").ProcessId.of(pid) is not None
 
 
 class LocalCluster:

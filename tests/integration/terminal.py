@@ -73,7 +73,11 @@ class Terminal:
         self.process.send_signal(signal.SIGWINCH)
 
     def until(self, condition: Callable[[list[str]], bool]) -> list[str]:
-        """The screen as soon as it is so; an assertion fails if it never is."""
+        """The screen as soon as it is so; an assertion fails if it never is.
+
+        The rest of a picture may still be on its way: all that is wanted of one belongs to the
+        condition.
+        """
         deadline = time.monotonic() + _PATIENCE_S
         while not condition(self.lines):
             assert time.monotonic() < deadline, "\n".join(self.lines)

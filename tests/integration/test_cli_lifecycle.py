@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.integration.cli_cluster import LocalCluster
+from tests.integration.cli_cluster import LocalCluster, is_running
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 pytestmark = pytest.mark.integration
@@ -24,11 +22,6 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     cluster = LocalCluster(tmp_path / "cluster")
     yield cluster
     cluster.end()
-
-
-def is_running(pid: int) -> bool:
-    """Zombies, which no parent has reaped yet, do not count."""
-    return import_module("zkcontroller_cli.machine.processes").ProcessId.of(pid) is not None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -155,18 +148,6 @@ def test_force_kills_at_once(cluster: LocalCluster) -> None:
     assert (cluster.directory / "broker-1" / "data" / "broker.json").exists()
 
 
-def test_the_demo_finds_every_fact_true_and_leaves_nothing_behind(cluster: LocalCluster) -> None:
-    result = cluster("demo", "-o", "json")
-
-    assert result.exit_code == 0, result.stderr
-    facts = result.json
-    assert len(facts) >= 9
-    assert all(fact["is_true"] for fact in facts)
-    assert "is killed (SIGKILL)" in result.stderr
-    assert "✓ another broker is the controller" in result.stderr
-    assert cluster.json("cluster", "status")["state"] == "stopped"
-
-
 def test_a_verb_does_not_wait_for_ever_for_a_zookeeper_that_is_gone(
     cluster: LocalCluster, own_zookeeper: EmbeddedZooKeeper
 ) -> None:
@@ -185,26 +166,3 @@ def test_a_verb_does_not_wait_for_ever_for_a_zookeeper_that_is_gone(
 
         assert watch.wait(30) == 3
         assert "lost the connection to ZooKeeper" in watch.stderr.read()
-
-
-def test_an_interrupted_demo_leaves_no_process_behind(cluster: LocalCluster) -> None:
-    with subprocess.Popen(
-        [*cluster.command, "demo"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=cluster.environment,
-        text=True,
-    ) as demo:
-        assert demo.stdout is not None
-        pids: list[int] = []
-        while len(pids) < 3:
-            line = demo.stdout.readline()
-            assert line, "the demo ended before its brokers were up"
-            pids += [int(pid) for pid in re.findall(r"pid (\d+)", line)]
-        assert all(map(is_running, pids))
-
-        demo.send_signal(signal.SIGTERM)
-        demo.stdout.read()
-        assert demo.wait(60) == 130
-
-    assert not any(map(is_running, pids))

@@ -145,9 +145,13 @@ def test_a_watched_listing_is_repainted_until_ctrl_c(cluster: LocalCluster) -> N
     with Terminal(command, cluster.environment, 80, 24) as screen:
         screen.until(lambda lines: any(line.startswith("orders") for line in lines))
         cluster.json("topic", "create", "invoices", "--partitions", "1")
-        lines = screen.until(lambda lines: any(line.startswith("invoices") for line in lines))
+        lines = screen.until(
+            lambda lines: (
+                any(line.startswith("invoices") for line in lines)
+                and sum(line.startswith("orders") for line in lines) == 1
+            )
+        )
         screen.process.send_signal(signal.SIGINT)
 
         assert screen.until_ended() == 130
     assert "zkctl topic list, every 0.5 s" in lines[0]
-    assert sum(line.startswith("orders") for line in lines) == 1

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -97,25 +95,3 @@ def test_the_facts_are_readable_in_every_format() -> None:
     render.Renderer(render.Format.JSON, out).rows(facts, demonstration._FACTS)
 
     assert orjson.loads(out.getvalue()) == facts
-
-
-def test_the_demo_of_a_quorum_finds_every_fact_true_and_leaves_nothing_behind(
-    tmp_path: Path,
-) -> None:
-    command = [sys.executable, "-m", "zkcontroller_cli", "quorum", "demo"]
-    done = subprocess.run(
-        [*command, "--dir", str(tmp_path), "-o", "json"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr
-    facts = orjson.loads(done.stdout)
-    assert len(facts) == 7
-    assert all(fact["is_true"] for fact in facts)
-    assert "the leader, is killed (SIGKILL)" in done.stderr
-    pids = [int(pid) for pid in re.findall(r"pid (\d+)", done.stderr)]
-    assert len(pids) == 5
-    assert not any(map(processes.ProcessId.of, pids))

@@ -15,7 +15,7 @@ from kafka_common.errors import ConfigInvalid
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller_testing.cluster import KafkaCluster
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.kit
 
 RUN_S: Final = 170
 

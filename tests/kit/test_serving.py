@@ -28,7 +28,7 @@ from tests.support.json_bodies import bodies
 from zkcontroller_testing.serving.openapi import document
 from zkcontroller_testing.serving.routes import ROUTES
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.kit
 
 ANSWER_S: Final = 90.0
 END_S: Final = 40.0
