@@ -18,11 +18,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple, NoReturn
 
-import orjson
+from msgspec import DecodeError
 
 from kafka_common.errors import ZkControllerError
 from replica_manager.broker.broker_identity import stored_broker_id
-from replica_manager.broker.broker_status import FILE_NAME
+from replica_manager.broker.broker_status import FILE_NAME, BrokerStatus
 from replica_manager.configuration.config import BrokerConfig, load_config
 from replica_manager.security.zookeeper_tls import zookeeper_tls
 from zkcontroller_cli.console.command_lines import command_line
@@ -216,10 +216,10 @@ def _names(log_dir: Path, process: ProcessId, began_ms: int) -> bool:
     In a container an earlier run may have had the same pid.
     """
     try:
-        content = orjson.loads((log_dir / FILE_NAME).read_bytes())
-        return bool(content["pid"] == process.pid and content["started_at_ms"] >= began_ms)
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        status = BrokerStatus.read(log_dir)
+    except (OSError, DecodeError):
         return False
+    return status.pid == process.pid and status.started_at_ms >= began_ms
 
 
 def show(
@@ -240,19 +240,18 @@ def process_of_log_dir(log_dir: Path, broker_id: int) -> ProcessId:
     """
     path = log_dir / FILE_NAME
     try:
-        content = orjson.loads(path.read_bytes())
-        if content["broker_id"] != broker_id:
-            raise Refused(
-                f"{path} is of broker {content['broker_id']}, not of broker {broker_id}: "
-                "is this its log directory?"
-            )
-        process = ProcessId.of(content["pid"])
-        is_reused = process is not None and not process.began_by(content["started_at_ms"])
+        status = BrokerStatus.read(log_dir)
     except FileNotFoundError:
         raise Refused(f"there is no {path}: no broker runs in this log directory") from None
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise Refused(f"{path} does not say which process the broker is: {error!r}") from error
-    if process is None or is_reused:
+    except DecodeError as error:
+        raise Refused(f"{path} does not say which process the broker is: {error}") from error
+    if status.broker_id != broker_id:
+        raise Refused(
+            f"{path} is of broker {status.broker_id}, not of broker {broker_id}: "
+            "is this its log directory?"
+        )
+    process = ProcessId.of(status.pid)
+    if process is None or not process.began_by(status.started_at_ms):
         raise Refused(f"broker {broker_id} does not run any more: {path} is left from its last run")
     if not process.runs("-m", "replica_manager"):
         raise Refused(

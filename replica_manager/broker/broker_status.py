@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import orjson
-from msgspec import Struct, structs
+from msgspec import Struct, json
 
 FILE_NAME: Final = "broker.json"
 
@@ -29,10 +28,19 @@ class BrokerStatus(Struct, frozen=True):
     listeners: Mapping[str, str]
     """The advertised address of each listener, by listener name, with the bound port."""
 
+    @staticmethod
+    def read(log_dir: Path) -> BrokerStatus:
+        """The status of the broker that runs there, or was killed there.
+
+        OSError if it cannot be read (FileNotFoundError if there is none), ``msgspec.DecodeError``
+        if it is not what a broker writes.
+        """
+        return json.decode((log_dir / FILE_NAME).read_bytes(), type=BrokerStatus)
+
     def write(self, log_dir: Path) -> None:
         """Writes the file atomically: no reader sees an incomplete file."""
         beside = log_dir / f"{FILE_NAME}.tmp"
-        beside.write_bytes(orjson.dumps(structs.asdict(self)) + b"\n")
+        beside.write_bytes(json.encode(self) + b"\n")
         beside.replace(log_dir / FILE_NAME)
 
 

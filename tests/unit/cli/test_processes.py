@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -14,8 +13,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from msgspec.json import encode
 
 from kafka_common.net.loopback_ports import is_free
+from replica_manager.broker.broker_status import BrokerStatus
 from replica_manager.regular_files import write_private
 from zkcontroller.zookeeper.server_jars import JARS_VARIABLE
 
@@ -202,8 +203,7 @@ def test_a_broker_is_found_by_its_log_directory(tmp_path: Path) -> None:
     # The arguments of a broker, behind a program that does nothing.
     broker = processes.spawn([*SLEEP, "-m", "replica_manager"], tmp_path / "console.log")
     started_at_ms = time.time_ns() // 1_000_000
-    status = {"pid": broker.pid, "broker_id": 1, "started_at_ms": started_at_ms}
-    (tmp_path / "broker.json").write_text(json.dumps(status))
+    BrokerStatus(broker.pid, 1, 1, started_at_ms, {}).write(tmp_path)
     try:
         processes.wait_until(lambda: broker.runs("-m", "replica_manager"), 10)
 
@@ -216,8 +216,7 @@ def test_a_broker_is_found_by_its_log_directory(tmp_path: Path) -> None:
 def test_a_process_that_is_no_broker_gets_no_signal_whatever_a_file_says(tmp_path: Path) -> None:
     stranger = processes.spawn(SLEEP, tmp_path / "console.log")
     started_at_ms = time.time_ns() // 1_000_000 + 5_000
-    status = {"pid": stranger.pid, "broker_id": 1, "started_at_ms": started_at_ms}
-    (tmp_path / "broker.json").write_text(json.dumps(status))
+    BrokerStatus(stranger.pid, 1, 1, started_at_ms, {}).write(tmp_path)
     try:
         with pytest.raises(errors.Refused, match="is no broker of this user"):
             broker_process.process_of_log_dir(tmp_path, 1)
@@ -253,9 +252,9 @@ def test_the_generated_properties_of_a_broker_are_for_its_owner_alone(tmp_path: 
     ("status", "reason"),
     [
         (None, "no broker runs in this log directory"),
-        ({"pid": os.getpid(), "broker_id": 2, "started_at_ms": 2**62}, "is of broker 2"),
-        ({"pid": os.getpid(), "broker_id": 1, "started_at_ms": 1}, "does not run any more"),
-        ({"pid": 2**22 + 1, "broker_id": 1, "started_at_ms": 1}, "does not run any more"),
+        (BrokerStatus(os.getpid(), 2, 1, 2**62, {}), "is of broker 2"),
+        (BrokerStatus(os.getpid(), 1, 1, 1, {}), "does not run any more"),
+        (BrokerStatus(2**22 + 1, 1, 1, 1, {}), "does not run any more"),
         ({"broker_id": 1}, "does not say which process"),
         ([], "does not say which process"),
     ],
@@ -264,7 +263,7 @@ def test_no_other_process_is_taken_for_a_broker(
     tmp_path: Path, status: object, reason: str
 ) -> None:
     if status is not None:
-        (tmp_path / "broker.json").write_text(json.dumps(status))
+        (tmp_path / "broker.json").write_bytes(encode(status))
 
     with pytest.raises(errors.Refused, match=reason):
         broker_process.process_of_log_dir(tmp_path, 1)
