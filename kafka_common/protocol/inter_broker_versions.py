@@ -212,6 +212,11 @@ def feature_znode_version(version: InterBrokerVersion) -> int:
     return 2 if version.is_at_least("3.3-IV0") else 1
 
 
+def is_log_dir_failure_supported(version: InterBrokerVersion) -> bool:
+    """Whether a broker can lose one log directory and serve the others (KIP-112)."""
+    return version.is_at_least("1.0-IV0")
+
+
 def is_feature_versioning_supported(version: InterBrokerVersion) -> bool:
     """Whether ``/feature`` is enabled (KIP-584)."""
     return version.is_at_least("2.7-IV0")

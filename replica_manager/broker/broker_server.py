@@ -282,7 +282,11 @@ class BrokerServer:
     async def _load_disks(self, ground: _Ground) -> _Disks:
         config, metadata = self._config, ground.metadata
         failures = LogDirFailureHandler(
-            self.broker_id, config.log_dirs, metadata.log_dir_failed, self._halt
+            self.broker_id,
+            config.log_dirs,
+            metadata.log_dir_failed,
+            self._halt,
+            config.inter_broker_version,
         )
         storage = Storage(
             self.broker_id,

@@ -4,8 +4,8 @@
 //
 // What tests ask of the object and can be asked from outside is answered so: leaders, topic ids and live brokers by a
 // Metadata request to the broker (by ZooKeeper where it takes no plain connection), offsets by ListOffsets, the
-// controller and ACLs by ZooKeeper, directories by a look into them. Everything else throws InsideTheBroker: such a test
-// looks into the broker's process, and says nothing about ours.
+// controller, ACLs and delegation tokens by ZooKeeper, directories by a look into them. Everything else throws
+// InsideTheBroker: such a test looks into the broker's process, and says nothing about ours.
 package kafka.server
 
 import java.io.{DataInputStream, DataOutputStream, File, FileOutputStream, IOException}
@@ -27,7 +27,7 @@ import kafka.log.remote.RemoteLogManager
 import kafka.network.SocketServer
 import org.apache.kafka.security.CredentialProvider
 import kafka.server.metadata.ZkMetadataCache
-import kafka.zk.{AdminZkClient, KafkaZkClient}
+import kafka.zk.{AdminZkClient, DelegationTokensZNode, KafkaZkClient}
 import org.apache.kafka.common.{KafkaException, TopicPartition, Uuid}
 import org.apache.kafka.common.config.types.Password
 import org.apache.kafka.common.message.ListOffsetsRequestData
@@ -37,9 +37,11 @@ import org.apache.kafka.common.metrics.Metrics
 import org.apache.kafka.common.network.ListenerName
 import org.apache.kafka.common.protocol.MessageUtil
 import org.apache.kafka.common.requests._
+import org.apache.kafka.common.security.JaasUtils
 import org.apache.kafka.common.security.auth.{KafkaPrincipalBuilder, PlaintextAuthenticationContext, SecurityProtocol}
 import org.apache.kafka.common.security.authenticator.CredentialCache
 import org.apache.kafka.common.security.scram.internals.ScramCredentialUtils
+import org.apache.kafka.common.security.token.delegation.TokenInformation
 import org.apache.kafka.common.security.token.delegation.internals.DelegationTokenCache
 import org.apache.kafka.common.utils.{Sanitizer, Time, Utils}
 import org.apache.kafka.metadata.BrokerState
@@ -55,6 +57,7 @@ import org.mockito.invocation.InvocationOnMock
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 
 /** What a test asks of the broker's process, and nothing outside of it can answer. */
 class InsideTheBroker(what: String) extends UnsupportedOperationException(s"$what is inside the broker's process")
@@ -83,10 +86,10 @@ object KafkaServer {
 
   Runtime.getRuntime.addShutdownHook(new Thread(() => processes.forEach(process => process.destroyForcibly())))
 
-  /** For AclAuthorizer; no test of these clusters reaches ZooKeeper by TLS. */
+  /** Also for AclAuthorizer; no test of these clusters reaches ZooKeeper by TLS, some log in there. */
   def zkClientConfigFromKafkaConfig(config: KafkaConfig, forceZkSslClientEnable: Boolean = false): ZKClientConfig = {
     val made = new ZKClientConfig
-    made.setProperty("zookeeper.sasl.client", "false")
+    made.setProperty("zookeeper.sasl.client", Try(JaasUtils.isZkSaslEnabled).getOrElse(false).toString)
     made
   }
 
@@ -121,6 +124,7 @@ class KafkaServer(
   private var permissions: Option[Authorizer] = None
   private var known: Set[TopicPartition] = Set.empty
   private var before = ""
+  private var tokens: collection.Seq[TokenInformation] = Seq.empty
 
   private def id: Int = config.brokerId
   private[kafka] def zkClient: KafkaZkClient = zookeeper
@@ -142,7 +146,13 @@ class KafkaServer(
   override def quotaManagers: QuotaFactory.QuotaManagers = inside("quotaManagers")
   override def brokerTopicStats: BrokerTopicStats = inside("brokerTopicStats")
   override def clientToControllerChannelManager: NodeToControllerChannelManager = inside("clientToControllerChannelManager")
-  override def tokenCache: DelegationTokenCache = inside("tokenCache")
+  override lazy val tokenCache: DelegationTokenCache = standIn(classOf[DelegationTokenCache]) {
+    case ("tokens", _) =>
+      val found = zookeeper.getChildren(DelegationTokensZNode.path).flatMap(zookeeper.getDelegationTokenInfo)
+      if (tokens != found) Thread.sleep(PropagationMs)
+      tokens = found
+      found.asJavaCollection
+  }
 
   override def startup(): Unit = {
     if (zookeeper != null) zookeeper.close()
@@ -417,8 +427,11 @@ class KafkaServer(
       made
   }
 
-  lazy val credentialProvider: CredentialProvider = standIn(classOf[CredentialProvider]) {
-    case ("credentialCache", _) => new CredentialCache {
+  lazy val credentialProvider: CredentialProvider = {
+    val made = standIn(classOf[CredentialProvider])(PartialFunction.empty)
+    val field = classOf[CredentialProvider].getField("credentialCache")
+    field.setAccessible(true)
+    field.set(made, new CredentialCache {
       override def cache[C](mechanism: String, of: Class[C]): CredentialCache.Cache[C] = new CredentialCache.Cache[C](of) {
         override def get(user: String): C = {
           val stored = new AdminZkClient(zookeeper).fetchEntityConfig("users", Sanitizer.sanitize(user)).getProperty(mechanism)
@@ -426,6 +439,7 @@ class KafkaServer(
           Option(stored).map(ScramCredentialUtils.credentialFromString).orNull.asInstanceOf[C]
         }
       }
-    }
+    })
+    made
   }
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_common.model import TopicPartition
+from kafka_common.protocol.inter_broker_versions import version_of
 from replica_manager.broker.log_dir_failure_handler import LogDirFailureHandler
 from replica_manager.log.log_manager import LogDirFailure
 
@@ -18,10 +19,14 @@ ORDERS = TopicPartition("orders", 0)
 class Handled:
     """A handler, and what it has called."""
 
-    def __init__(self) -> None:
+    def __init__(self, inter_broker_version: str = "3.9") -> None:
         self.called: list[str] = []
         self.handler = LogDirFailureHandler(
-            1, [A, B], lambda: self.called.append("notify"), lambda: self.called.append("halt")
+            1,
+            [A, B],
+            lambda: self.called.append("notify"),
+            lambda: self.called.append("halt"),
+            version_of(inter_broker_version),
         )
 
 
@@ -42,6 +47,19 @@ def test_the_replicas_of_a_failed_directory_are_given_up_and_the_controller_is_n
         "moving logs for partitions  because they are in the failed log directory /a.",
         "[ReplicaManager broker=1] Stopped serving replicas in dir /a",
     ]
+
+
+@pytest.mark.parametrize(("version", "called"), [("0.11.0", ["halt"]), ("1.0", ["notify"])])
+def test_before_1_0_a_broker_halts_at_its_first_failure(
+    version: str, called: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    handled = Handled(version)
+
+    handled.handler.failed(LogDirFailure(A, (ORDERS,), ()), [B])
+
+    assert handled.called == called
+    line = "[ReplicaManager broker=1] Halting broker because dir /a is offline"
+    assert (line in caplog.messages) is (called == ["halt"])
 
 
 def test_a_broker_without_a_directory_left_halts_and_notifies_no_one(
