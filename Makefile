@@ -52,7 +52,7 @@ affected: $(TEST_INSTALLED) $(CLI_TYPES)  ## Style, types, and the nearest of th
 test-time: $(TEST_INSTALLED)  ## The tests of make test, and the folders and files of them that use most processor time
 	@$(WITH_JAVA) $(BIN)/pytest -q --processor-time -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-all:  ## Every suite there is, one after the other, and one table of their results and times (an hour)
+all:  ## Every suite there is, one after the other, and one table of their results and times (hours)
 	@scripts/suites.sh all
 
 $(CLI_TYPES):
@@ -109,7 +109,7 @@ peers: $(TEST_INSTALLED)  ## Our brokers and Kafka 3.9 given the same requests, 
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.kafka_classes
 	@$(WITH_JAVA) $(BIN)/pytest -q -m peers $(or $(ONLY),tests/peers) -n 2 --dist loadfile
 
-kafka: $(TEST_INSTALLED)  ## Kafka's own integration tests, with our brokers in place of Kafka's (fetched with Maven; half an hour)
+kafka: $(TEST_INSTALLED)  ## Kafka's own integration tests, with our brokers in place of Kafka's (fetched with Maven; three quarters of an hour)
 	@scripts/fetch-kafka.sh tests
 	@$(WITH_JAVA) $(BIN)/pytest -q -m kafka $(or $(ONLY),tests/kafka) -n 2 --dist load --durations=5
 

@@ -142,7 +142,7 @@ class CleanTree:
         """Says why the run has failed."""
         if self._added:
             names = ", ".join(self._added)
-            terminalreporter.write_line(f"ERROR a test has left in {self._root}: {names}")
+            terminalreporter.write_line(f"ERROR new in {self._root} since the tests began: {names}")
 
 
 class _Noted(NamedTuple):

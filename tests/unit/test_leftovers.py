@@ -164,7 +164,7 @@ def test_a_run_that_leaves_a_file_in_the_project_fails_and_names_it(tmp_path: Pa
     first, second = (run_of(tmp_path, LITTERING) for _ in range(2))
 
     assert first.returncode == 1, first.stdout + first.stderr
-    assert f"ERROR a test has left in {tmp_path}: logs\n" in first.stdout
+    assert f"ERROR new in {tmp_path} since the tests began: logs\n" in first.stdout
     assert second.returncode == 0, second.stdout + second.stderr
 
 
