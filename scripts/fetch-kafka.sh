@@ -2,8 +2,8 @@
 # Fetches Apache Kafka from Maven Central for tests/peers and benchmarks/: 3.9.1 (broker and tools), or with the argument
 # older all of the older and newer versions whose clients and brokers are tried with ours, with a version that one (2.8.2
 # has the last tools that speak to ZooKeeper themselves), with applications Kafka Streams, Connect and MirrorMaker of
-# 3.9.1, with jmx-exporter the agent that shows Kafka's metrics to Prometheus, with tests Kafka's own integration tests
-# of 3.9.1 and what runs them.
+# 3.9.1, with jmx-exporter the agent that shows Kafka's metrics to Prometheus, with tests the integration tests of Kafka
+# and Kafka Streams 3.9.1 and what runs them.
 # KAFKA_LIBS names another folder to put the jars of 3.9.1 into, KAFKA_APPLICATIONS_LIBS one for the applications,
 # JMX_EXPORTER_LIBS one for the agent, KAFKA_TESTS_LIBS one for the tests.
 set -eu
@@ -29,8 +29,8 @@ case $version in
         libs=${JMX_EXPORTER_LIBS:-$HOME/.cache/zkcontroller/jmx-exporter-$version} ;;
     tests)
         version=3.9.1 name="Kafka's own tests of 3.9.1,"
-        artifacts='kafka_2.13 kafka-tools'
-        tests_of='kafka_2.13 kafka-clients kafka-group-coordinator kafka-server-common kafka-tools'
+        artifacts='kafka_2.13 kafka-tools kafka-streams'
+        tests_of='kafka_2.13 kafka-clients kafka-group-coordinator kafka-server-common kafka-streams kafka-tools'
         others='org.junit.platform:junit-platform-console-standalone:1.10.2 org.mockito:mockito-core:5.10.0
             org.mockito:mockito-junit-jupiter:5.10.0 org.hamcrest:hamcrest:2.2 org.scala-lang:scala-compiler:2.13.15
             org.bouncycastle:bcpkix-jdk18on:1.75'

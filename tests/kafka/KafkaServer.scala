@@ -19,7 +19,7 @@ import java.util.Properties
 import java.util.concurrent.TimeUnit
 import java.util.concurrent.atomic.AtomicInteger
 
-import kafka.cluster.Partition
+import kafka.cluster.{EndPoint, Partition}
 import kafka.controller.{ControllerContext, KafkaController}
 import org.apache.kafka.coordinator.group.GroupCoordinator
 import kafka.log.{LogManager, UnifiedLog}
@@ -119,7 +119,7 @@ class KafkaServer(
 
   @volatile private var state = BrokerState.NOT_RUNNING
   private var process: Process = _
-  private var ports: Map[String, Int] = Map.empty
+  private var endPoints: collection.Seq[EndPoint] = Seq.empty
   private var zookeeper: KafkaZkClient = _
   private var permissions: Option[Authorizer] = None
   private var known: Set[TopicPartition] = Set.empty
@@ -133,6 +133,8 @@ class KafkaServer(
   override def clusterId: String = if (zookeeper == null) null else zookeeper.getClusterId.orNull
   override def authorizer: Option[Authorizer] = permissions
   override def boundPort(listenerName: ListenerName): Int = ports(listenerName.value)
+  def advertisedListeners: collection.Seq[EndPoint] = endPoints
+  private def ports: Map[String, Int] = endPoints.map(each => each.listenerName.value -> each.port).toMap
   override def isShutdown(): Boolean = state == BrokerState.NOT_RUNNING
   override def awaitShutdown(): Unit = if (process != null) process.waitFor()
   def getLogManager: LogManager = logManager
@@ -176,6 +178,7 @@ class KafkaServer(
     }
     process = builder.start()
     processes.add(process)
+    metadataCache // Made while the broker starts: the first takes seconds, for which tests do not wait.
     val deadline = System.currentTimeMillis + StartMs
     while (output.length == 0) {
       if (!process.isAlive) throw new KafkaException("The broker ended: " + new String(Files.readAllBytes(errors.toPath)).takeRight(600))
@@ -184,7 +187,7 @@ class KafkaServer(
     }
     if (id < 0) // The broker has generated its id.
       "broker_id: *([0-9]+)".r.findFirstMatchIn(new String(Files.readAllBytes(output.toPath))).foreach(found => config._brokerId = found.group(1).toInt)
-    ports = zookeeper.getBroker(id).get.endPoints.map(each => each.listenerName.value -> each.port).toMap
+    endPoints = zookeeper.getBroker(id).get.endPoints
     permissions = config.createNewAuthorizer().map { made => made.configure(config.originals); afterPropagation(made) }
     state = BrokerState.RUNNING
   }
@@ -211,6 +214,8 @@ class KafkaServer(
     principalBuilders.keys.foreach(made.remove(_))
     // Kafka's tests also run on versions of the quorum that are not released, which ZooKeeper mode does not have.
     if (made.getProperty("inter.broker.protocol.version", "").startsWith("4.")) made.remove("inter.broker.protocol.version")
+    // By the clocks of some tests it is 1970; by ours their records would be old enough to be deleted.
+    if (math.abs(System.currentTimeMillis - time.milliseconds) > TimeUnit.DAYS.toMillis(1)) made.setProperty("log.retention.ms", "-1")
     val file = new File(here, "server.properties")
     val out = new FileOutputStream(file)
     try made.store(out, null) finally out.close()

@@ -1,4 +1,4 @@
-"""Runs Kafka's own integration tests, from its test jar, on our brokers.
+"""Runs Kafka's own integration tests, from its test jars, on our brokers.
 
 ``KafkaServer.scala`` beside this module stands in for the class by which they start a broker.
 """
@@ -22,6 +22,7 @@ _INSIDE: Final = ("InsideTheBroker", "Unable to find metric")
 """Failures of tests that look for something, or for a metric, in the JVM of a broker."""
 _LOGGING: Final = """\
 log4j.rootLogger=WARN, file
+log4j.logger.org.apache.kafka.streams=INFO
 log4j.appender.file=org.apache.log4j.FileAppender
 log4j.appender.file.File=${broker.directory}/tests.log
 log4j.appender.file.layout=org.apache.log4j.PatternLayout
