@@ -16,6 +16,7 @@ from kafka_common.errors import NotInstalled, ZooKeeperUnavailable
 from tests.integration.conftest import OpenClient
 from tests.support.suspension import suspend
 from tests.support.zookeepers import PATIENCE_S
+from zkcontroller.zookeeper import embedded
 from zkcontroller.zookeeper.container import ZooKeeperContainer
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, is_serving
 from zkcontroller.zookeeper.requests import Create, Znode
@@ -104,6 +105,8 @@ def test_a_server_starts_from_the_classes_that_the_one_before_it_left(
 ) -> None:
     monkeypatch.setenv(JARS_VARIABLE, str(find_jars()[0].parent))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # A server that is killed because it takes long to end leaves no classes.
+    monkeypatch.setattr(embedded, "STOP_TIMEOUT_S", PATIENCE_S)
     server = EmbeddedZooKeeper(tmp_path / "zookeeper")
     server.start()
     server.stop()
