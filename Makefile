@@ -109,7 +109,7 @@ peers: $(TEST_INSTALLED)  ## Our brokers and Kafka 3.9 given the same requests, 
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.kafka_classes
 	@$(WITH_JAVA) $(BIN)/pytest -q -m peers $(or $(ONLY),tests/peers) -n 2 --dist loadfile
 
-kafka: $(TEST_INSTALLED)  ## Kafka's own integration tests, with our brokers in place of Kafka's (fetched with Maven; an hour and a half)
+kafka: $(TEST_INSTALLED)  ## The integration tests of Kafka and Kafka Streams, with our brokers in place of Kafka's (fetched with Maven; an hour and a half)
 	@scripts/fetch-kafka.sh tests
 	@$(WITH_JAVA) $(BIN)/pytest -q -m kafka $(or $(ONLY),tests/kafka) -n 2 --dist load --durations=5
 

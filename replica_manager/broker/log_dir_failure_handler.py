@@ -36,7 +36,7 @@ class LogDirFailureHandler:
         halt: Callable[[], None],
         inter_broker_version: InterBrokerVersion,
     ) -> None:
-        """``halt`` is called when the last log directory has failed; it ends the broker."""
+        """``halt`` ends the broker: it is called when none is left, or at the first before 1.0."""
         self._broker_id = broker_id
         self._log_dirs = log_dirs
         self._notify_controller = notify_controller
