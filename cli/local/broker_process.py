@@ -80,7 +80,8 @@ class BrokerFile(NamedTuple):
         """The broker with a real metrics port instead of 0; Refused if the port is in use."""
         port = self.metrics.port
         assert port is not None, "it serves metrics"
-        taken = [listener.port for listener in self.config.listeners.bound]
+        # A listener's port may be 0, too: any free one.
+        taken = [listener.port for listener in self.config.listeners.bound if listener.port]
         if port and port in taken:
             raise Refused(
                 f"port {port}, which the metrics server of the broker needs, is its listener's: "
