@@ -213,7 +213,6 @@ class AclStore:
     def _update(self, pattern: ResourcePattern, change: Callable[[_Entries], _Entries]) -> None:
         known = self._authorizer.cache.acls.get(pattern)
         current = known or self._read([pattern])[pattern]
-        before = current.entries
         for _ in range(MAX_UPDATE_RETRIES + 1):
             wanted = change(current.entries)
             zk_version = self._write(pattern, wanted, current.zk_version)
@@ -222,7 +221,7 @@ class AclStore:
                     self._written[pattern] = VersionedAcls(wanted, zk_version)
                 if len(self._written) >= MOST_UNPUBLISHED:
                     self._publish()
-                if wanted != before:
+                if wanted != current.entries:
                     _log.info("Updated ACLs for %s with new version %d", pattern, zk_version)
                     self._announce(pattern)
                 return

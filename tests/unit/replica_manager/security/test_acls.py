@@ -548,11 +548,31 @@ def test_a_rule_that_another_broker_has_just_added_is_deleted_too() -> None:
     other.store.load()
     added = AclBinding(topic("orders"), allow("User:alice", READ))
     one.store.create([added])
+    one.store.process_changes()
+    assert one.allows("orders")
 
     of_alice = wanted(None, PatternType.ANY)._replace(principal="User:alice")
 
+    # The other one deletes by what it reads when its first attempt meets another version.
     assert other.store.delete([of_alice]) == [[(added, ErrorCode.none)]]
     assert other.store.delete([of_alice]) == [[]]
+    one.store.process_changes()
+    assert not one.allows("orders")
+
+
+def test_a_rule_that_another_broker_has_just_deleted_is_created_again_for_all() -> None:
+    zookeeper = SimulatedZooKeeper()
+    one, other = Side(zookeeper), Side(zookeeper)
+    of_alice = AclBinding(topic("orders"), allow("User:alice", READ))
+    one.store.load()
+    one.store.create([of_alice, AclBinding(topic("orders"), allow("User:bob", READ))])
+    other.store.load()
+    one.store.delete([wanted(None, PatternType.ANY)._replace(principal="User:alice")])
+    one.store.process_changes()
+
+    assert other.store.create([of_alice]) == [ErrorCode.none]
+    one.store.process_changes()
+    assert one.allows("orders")
 
 
 def test_many_changes_of_one_request_are_in_the_cache_when_it_ends() -> None:
