@@ -1,6 +1,7 @@
 """Chooses the log to compact next: one at a time, the dirtiest first.
 
-Source: Kafka ``LogCleaner``, ``LogCleanerManager.grabFilthiestCompactedLog``.
+Source: Kafka ``LogCleaner``, ``LogCleanerManager`` (``grabFilthiestCompactedLog``,
+``deletableLogs``).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from replica_manager.log.log_cleaner import (
     dirtiness,
     discard,
 )
-from replica_manager.log.log_manager import LogManager
+from replica_manager.log.log_manager import LogManager, delete_old_segments
 from replica_manager.log.unified_log import UnifiedLog
 
 LOGS_AT_ONCE: Final = 50
@@ -127,16 +128,26 @@ class CleanerManager:
         return self._manager.cleaning.uncleanable
 
     async def run(self, backoff_ms: Callable[[], int]) -> None:
-        """Compacts due logs, endlessly; checks again after ``log.cleaner.backoff.ms``."""
+        """Compacts due logs, endlessly; checks again after ``log.cleaner.backoff.ms``.
+
+        Also applies retention to compacted logs, as often as it looks at them.
+        """
         while True:
-            if not await self.clean_next():
+            has_cleaned = await self.clean_next()
+            await self.delete_old_segments()
+            if not has_cleaned:
                 await asyncio.sleep(backoff_ms() / 1000)
 
-    async def next_log(self) -> tuple[TopicPartition, UnifiedLog] | None:
-        """The log to compact next, None if none is due.
+    async def delete_old_segments(self) -> None:
+        """Applies retention to every compacted log that may be cleaned."""
+        for number, (topic_partition, log) in enumerate(list(self._manager.logs.items()), 1):
+            if number % LOGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if self._may_clean(topic_partition, log):
+                delete_old_segments(log)
 
-        A log past ``max.compaction.lag.ms`` comes first, then the one with the highest dirty ratio.
-        """
+    async def next_log(self) -> tuple[TopicPartition, UnifiedLog] | None:
+        """The log to compact next, None if none is due: of those the one with the highest ratio."""
         best: tuple[TopicPartition, UnifiedLog] | None = None
         worst: Dirtiness | None = None
         highest_ratio = 0.0
@@ -152,7 +163,7 @@ class CleanerManager:
                 self._failed(topic_partition, log.log_dir, error)
                 continue
             highest_ratio = max(highest_ratio, found.ratio)
-            if found.is_due and (worst is None or _urgency(found) > _urgency(worst)):
+            if found.is_due and (worst is None or found.ratio > worst.ratio):
                 best, worst = (topic_partition, log), found
         self.highest_ratio = highest_ratio
         return best
@@ -293,7 +304,3 @@ def _sync_and_checkpoint(directory: Path, write: CheckpointWrite) -> None:
     with contextlib.suppress(FileNotFoundError):  # the folder was renamed or deleted meanwhile
         sync_directory(directory)
     write.run()
-
-
-def _urgency(found: Dirtiness) -> tuple[bool, float]:
-    return found.needs_compaction_now, found.ratio

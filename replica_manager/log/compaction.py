@@ -1,7 +1,7 @@
 """The records that compaction keeps of a batch.
 
 Pure.  Kept records keep their offsets.  A batch that loses all its records may stay as a header
-alone: if it holds the last sequence of a producer, or the last offset of the cleaning round.
+alone: if it holds the last sequence of a producer.
 
 Source: Kafka ``Cleaner.cleanInto``, ``MemoryRecords.filterTo``, ``CleanedTransactionMetadata``;
 KIP-534 for the delete horizon.
@@ -119,8 +119,6 @@ class CleaningRound(NamedTuple):
     """The data that decides which records one cleaning round keeps."""
 
     offset_map: OffsetMap
-    end_offset: int
-    """The offset after the last cleaned record; the batch before it stays, even without records."""
     now_ms: int
     delete_retention_ms: int
     producers: Mapping[int, ProducerEntry]
@@ -182,8 +180,6 @@ def _is_kept(record: Record, offset_map: OffsetMap, *, keeps_tombstones: bool) -
 def _must_stay(header: BatchHeader, around: CleaningRound) -> bool:
     if header.magic != MAGIC_2:
         return False
-    if header.next_offset == around.end_offset:
-        return True
     entry = around.producers.get(header.producer_id) if header.has_producer_id else None
     if entry is None:
         return False

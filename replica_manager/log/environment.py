@@ -121,3 +121,7 @@ class LogEnvironment(Struct, frozen=True):
     """
     on_flush: Callable[[float], None] = _ignore_flush
     """Called with the milliseconds that a flush took, in the thread that flushed."""
+
+    def jitter_ms(self, most: int) -> int:
+        """A new segment's jitter, less than ``most``."""
+        return self.random.randrange(most) if most else 0

@@ -322,7 +322,7 @@ class LocalLog:
 
     @property
     def roll_limits(self) -> RollLimits:
-        return RollLimits(self.config.segment_bytes, self.config.segment_ms)
+        return RollLimits(self.config.segment_bytes, self.config.max_segment_ms)
 
     def new_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
         """A new empty segment, ready for appends; OSError leaves no ``.log`` file behind."""
@@ -330,7 +330,6 @@ class LocalLog:
             # An aborted cleaning may have left files of that name.
             for kind in (LOG_SUFFIX, *INDEX_SUFFIXES):
                 offset_file(self.directory, base_offset, kind + suffix).unlink(missing_ok=True)
-        jitter = self.config.segment_jitter_ms
         try:
             segment = LogSegment(
                 self.directory,
@@ -338,7 +337,7 @@ class LocalLog:
                 index_interval_bytes=self.config.index_interval_bytes,
                 index_bytes=self.config.index_bytes,
                 now_ms=self._environment.now_ms(),
-                roll_jitter_ms=self._environment.random.randrange(jitter) if jitter else 0,
+                roll_jitter_ms=self._environment.jitter_ms(self.config.most_jitter_ms),
                 suffix=suffix,
             )
             segment.activate(self.config.index_bytes)

@@ -148,27 +148,23 @@ def dirtiness(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> Dirtiness
         first_dirty = start
     inactive = [segment for segment in log.segments if segment is not log.active_segment]
     active = log.active_segment.base_offset
+    dirty = _from(inactive, first_dirty, active)
     limits = [log.last_stable_offset, active]
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
-        limits += [
-            segment.base_offset
-            for segment in _from(inactive, first_dirty, active)
-            if segment.largest_timestamp > now_ms - lag_ms
-        ][:1]
+        limits += [s.base_offset for s in dirty if s.largest_timestamp > now_ms - lag_ms][:1]
+    # A segment is cleaned as a whole, or not at all.
     uncleanable = max(first_dirty, min(limits))
-    dirty = [s for s in _from(inactive, first_dirty, active) if s.base_offset < uncleanable]
-    bases = {segment.base_offset for segment in dirty}
-    clean = [s for s in inactive if s.base_offset < first_dirty and s.base_offset not in bases]
+    uncleanable = next((s.base_offset for s in _from(inactive, uncleanable, active)), active)
     longest_ms = log.config.max_compaction_lag_ms
     # Read timestamps from the files only if max.compaction.lag.ms can be exceeded.
-    ages_ms = [now_ms - s.first_batch_timestamp() for s in dirty] if longest_ms < now_ms else []
-    delay_ms = max(ages_ms, default=0) - longest_ms
+    began_ms = [s.first_batch_timestamp() for s in dirty] if longest_ms < now_ms else []
+    delay_ms = max((now_ms - each for each in began_ms if each > 0), default=0) - longest_ms
     return Dirtiness(
         first_dirty,
         uncleanable,
-        sum(segment.size for segment in clean),
-        sum(segment.size for segment in dirty),
+        sum(segment.size for segment in inactive if segment.base_offset < first_dirty),
+        sum(segment.size for segment in dirty if segment.base_offset < uncleanable),
         delay_ms > 0,
         log.config.min_cleanable_dirty_ratio,
         max(delay_ms, 0),
@@ -229,9 +225,7 @@ def clean(job: CleaningJob, memory_bytes: int, switch: AbortSwitch | None = None
     indexing_s = perf_counter() - began_s
     counts = _RecordCounts()
     end_offset = offset_map.latest_offset + 1
-    around = CleaningRound(
-        offset_map, end_offset, job.now_ms, job.config.delete_retention_ms, job.producers
-    )
+    around = CleaningRound(offset_map, job.now_ms, job.config.delete_retention_ms, job.producers)
     transactions = TransactionTracker(job.aborted)
     done: list[Replacement] = []
     try:
@@ -284,14 +278,13 @@ def _build_offset_map(
     dirty = _from(job.segments, job.first_dirty_offset, job.first_uncleanable_offset)
     first = dirty[0].base_offset if dirty else job.first_uncleanable_offset
     transactions = TransactionTracker(a for a in job.aborted if a.last_offset >= first)
-    for segment in dirty:
-        if offset_map.is_full:
-            break
+    ends = [*(segment.base_offset for segment in dirty[1:]), job.first_uncleanable_offset]
+    for segment, end in zip(dirty, ends, strict=False):
         for place, content, at in whole_batches(segment):
             switch.check()
             header = place.header
-            if header.base_offset >= job.first_uncleanable_offset or offset_map.is_full:
-                break
+            if offset_map.is_full:
+                return offset_map, indexed_bytes
             _check(segment, header, content, at)
             is_aborted = _is_discardable(transactions, content, at, header)
             if header.last_offset < job.first_dirty_offset:
@@ -302,6 +295,8 @@ def _build_offset_map(
                     if record.key is not None and record.offset >= job.first_dirty_offset:
                         offset_map.put(record.key, record.offset)
             offset_map.latest_offset = header.last_offset
+        # The segment may end with a gap: what stood there was compacted in the leader's log.
+        offset_map.latest_offset = max(offset_map.latest_offset, end - 1)
     return offset_map, indexed_bytes
 
 
@@ -340,7 +335,7 @@ def _fits(
         sum(s.size for s in together) <= config.segment_bytes
         and sum(s.offset_index.size_in_bytes for s in together) <= config.index_bytes
         and sum(s.time_index.size_in_bytes for s in together) <= config.index_bytes
-        and last_offset - group[0].base_offset <= MAX_RELATIVE_OFFSET
+        and (segment.size == 0 or last_offset - group[0].base_offset <= MAX_RELATIVE_OFFSET)
     )
 
 

@@ -56,6 +56,18 @@ class LogConfig:
     overrides: str = field(default="{}", compare=False)
     """The topic's own keys as text for the log, from :func:`shown_overrides`."""
 
+    @property
+    def max_segment_ms(self) -> int:
+        """After how long a segment is rolled: its records cannot be compacted before (KIP-354)."""
+        if self.is_compacted and self.max_compaction_lag_ms > 0:
+            return min(self.max_compaction_lag_ms, self.segment_ms)
+        return self.segment_ms
+
+    @property
+    def most_jitter_ms(self) -> int:
+        """By how much earlier a segment is rolled at most, so that not all are rolled at once."""
+        return min(self.segment_jitter_ms, self.segment_ms)
+
     @staticmethod
     def of(topic: Mapping[str, ConfigValue], broker: Mapping[str, ConfigValue]) -> LogConfig:
         """The configuration of a topic with its own values, and the broker's for all other keys."""

@@ -197,6 +197,7 @@ class LogLoader:
             index_interval_bytes=self._config.index_interval_bytes,
             index_bytes=self._config.index_bytes,
             now_ms=self._environment.now_ms(),
+            roll_jitter_ms=self._environment.jitter_ms(self._config.most_jitter_ms),
             suffix=suffix,
         )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -261,9 +261,7 @@ class LogManager:
                 self._mark_stale(log_dir, tp)
         for folder in folders:
             if folder.kind is FolderKind.DELETED:
-                self._remove_folder_later(
-                    folder.topic_partition, folder.path, self.default_config.file_delete_delay_ms
-                )
+                self._remove_folder_later(folder.topic_partition, folder.path)
             elif folder.kind is FolderKind.STRAY:
                 _log.warning("Loaded stray log: %s", folder.path)
         return had_clean_shutdown or not wanted
@@ -373,7 +371,8 @@ class LogManager:
     ) -> None:
         """Takes the log out of service and renames its folder.
 
-        The folder is deleted after ``file.delete.delay.ms``; the folder of a stray log is kept.
+        The folder is deleted after the broker's ``log.segment.delete.delay.ms``, whatever the topic
+        says; the folder of a stray log is kept.
         """
         log = (self._future if is_future else self._current).pop(topic_partition, None)
         if log is None:
@@ -393,15 +392,14 @@ class LogManager:
         if is_stray:
             log.close()
         else:
-            self._remove_folder_later(topic_partition, path, log.config.file_delete_delay_ms)
+            self._remove_folder_later(topic_partition, path)
 
-    def _remove_folder_later(
-        self, topic_partition: TopicPartition, path: Path, delay_ms: int
-    ) -> None:
+    def _remove_folder_later(self, topic_partition: TopicPartition, path: Path) -> None:
         def remove() -> None:
             remove_log_files(path)
             _log.info("Deleted log for partition %s in %s.", topic_partition, path)
 
+        delay_ms = self.default_config.file_delete_delay_ms
         due_ms = self.environment.monotonic_ms() + delay_ms
         self.environment.deferred_tasks.add(
             "kafka-delete-logs", path.name, path.parent, due_ms, remove
@@ -434,9 +432,7 @@ class LogManager:
             path = partition_folder(current.log_dir, topic_partition, FolderKind.DELETED, uuid4())
             with contextlib.suppress(KafkaStorage):  # its directory is offline now
                 current.rename(path)
-                self._remove_folder_later(
-                    topic_partition, path, current.config.file_delete_delay_ms
-                )
+                self._remove_folder_later(topic_partition, path)
         _log.info(
             "The current replica is successfully replaced with the future replica for %s",
             topic_partition,
@@ -457,9 +453,9 @@ class LogManager:
     # Retention, producer expiration and flushes.
 
     def delete_old_segments(self) -> int:
-        """Applies retention to every log; returns how many segments were deleted.
+        """Applies retention to every log that is not compacted; returns how many segments it took.
 
-        Logs without the ``delete`` policy lose only the segments below the log start offset.
+        The cleaner does so to those that are.
         """
         return sum(self.retention_steps())
 
@@ -468,14 +464,12 @@ class LogManager:
 
         Between two logs the event loop can run other tasks.
         """
-        for _, log in self._all_logs():
-            yield self._delete_old_segments(log)
-
-    def _delete_old_segments(self, log: UnifiedLog) -> int:
-        try:
-            return log.delete_old_segments()
-        except KafkaStorage:
-            return 0  # none was deleted: the log directory is offline now
+        for topic_partition, log in list(self._current.items()):
+            if log.config.is_compacted:
+                continue
+            yield delete_old_segments(log)
+            if (future := self._future.get(topic_partition)) is not None:
+                yield delete_old_segments(future)
 
     def remove_expired_producers(self) -> None:
         """Removes idle producers past ``producer.id.expiration.ms`` from every log."""
@@ -555,9 +549,7 @@ class LogManager:
 
     def recovery_point_checkpoints(self) -> list[CheckpointWrite]:
         """Planned writes of the ``recovery-point-offset-checkpoint`` of each live directory."""
-        return self._checkpoints(
-            checkpoints.RECOVERY_POINT_FILE, lambda log: log.recovery_point, with_future=True
-        )
+        return self._checkpoints(checkpoints.RECOVERY_POINT_FILE, lambda log: log.recovery_point)
 
     def start_offset_checkpoints(self) -> list[CheckpointWrite]:
         """Planned writes of the ``log-start-offset-checkpoint`` of each live directory.
@@ -569,20 +561,17 @@ class LogManager:
             first = next(iter(log.segments)).base_offset
             return log.log_start_offset if log.log_start_offset > first else None
 
-        return self._checkpoints(checkpoints.LOG_START_OFFSET_FILE, start, with_future=True)
+        return self._checkpoints(checkpoints.LOG_START_OFFSET_FILE, start)
 
     def high_watermark_checkpoints(self) -> list[CheckpointWrite]:
         """Planned writes of the ``replication-offset-checkpoint`` of each live directory."""
-        return self._checkpoints(
-            checkpoints.HIGH_WATERMARK_FILE, lambda log: log.high_watermark, with_future=False
-        )
+        return self._checkpoints(checkpoints.HIGH_WATERMARK_FILE, lambda log: log.high_watermark)
 
     def _checkpoints(
-        self, file_name: str, offset: Callable[[UnifiedLog], int | None], *, with_future: bool
+        self, file_name: str, offset: Callable[[UnifiedLog], int | None]
     ) -> list[CheckpointWrite]:
         offsets: dict[Path, dict[TopicPartition, int]] = {log_dir: {} for log_dir in self._live}
-        logs: Iterable[tuple[TopicPartition, UnifiedLog]] = self._current.items()
-        for topic_partition, log in self._all_logs() if with_future else logs:
+        for topic_partition, log in self._all_logs():
             value = offset(log)
             if value is not None and log.log_dir in offsets:
                 offsets[log.log_dir].setdefault(topic_partition, value)
@@ -651,3 +640,11 @@ class LogManager:
             done = threads.map(lambda planned: planned[1].run(), plans)
             for (log, plan), _ in zip(plans, done, strict=True):
                 log.finish_flush(plan)
+
+
+def delete_old_segments(log: UnifiedLog) -> int:
+    """Applies retention to a log; returns how many segments were deleted."""
+    try:
+        return log.delete_old_segments()
+    except KafkaStorage:
+        return 0  # none was deleted: the log directory is offline now

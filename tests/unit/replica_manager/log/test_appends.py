@@ -310,7 +310,6 @@ def test_without_timestamps_a_segments_age_is_the_time_since_it_was_made(world: 
 def test_jitter_makes_a_segment_full_earlier(world: LogWorld) -> None:
     world.config = LogConfig(segment_ms=1000, segment_jitter_ms=900)
     log = world.open()
-    log.truncate_fully_and_start_at(0)
     jitter = log.active_segment.roll_jitter_ms
 
     log.append_as_leader(batch(timestamp=START_MS), 0)
@@ -319,6 +318,28 @@ def test_jitter_makes_a_segment_full_earlier(world: LogWorld) -> None:
 
     assert 0 < jitter < 900
     assert base_offsets(log) == [0, 2]
+
+
+def test_jitter_is_at_most_the_time_of_a_segment(world: LogWorld) -> None:
+    world.config = LogConfig(segment_ms=10, segment_jitter_ms=1_000_000)
+    log = world.open()
+    for _ in range(5):
+        assert 0 <= log.active_segment.roll_jitter_ms < 10
+        log.append_as_leader(batch(), 0)
+        log.roll()
+
+
+@pytest.mark.parametrize("is_compacted", [True, False])
+def test_the_longest_lag_of_compaction_makes_a_segment_full(
+    world: LogWorld, is_compacted: bool
+) -> None:
+    world.config = LogConfig(max_compaction_lag_ms=1000, is_compacted=is_compacted)
+    log = world.open()
+
+    log.append_as_leader(batch(timestamp=START_MS), 0)
+    log.append_as_leader(batch(timestamp=START_MS + 1001), 0)
+
+    assert base_offsets(log) == ([0, 1] if is_compacted else [0])
 
 
 def test_a_segment_is_full_when_an_index_is(world: LogWorld) -> None:

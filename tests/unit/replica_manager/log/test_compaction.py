@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +44,7 @@ from replica_manager.log.unified_log import UnifiedLog
 from tests.support.log_world import (
     START_MS,
     LogWorld,
+    at,
     base_offsets,
     batch,
     end_transaction,
@@ -136,8 +137,10 @@ def test_the_active_segment_and_what_is_not_committed_stay(world: LogWorld) -> N
 
     job = cleaning_job(log, None, world.now_ms)
 
-    assert job.first_uncleanable_offset == 9
-    assert [s.base_offset for s in job.segments] == [b for b in segments if b < 9]
+    # A segment of which a part is not committed stays as a whole.
+    behind = [b for b in segments if b <= 9]
+    assert job.first_uncleanable_offset == behind[-1]
+    assert [s.base_offset for s in job.segments] == behind[:-1]
     assert log.active_segment not in job.segments
 
 
@@ -150,9 +153,80 @@ def test_a_consumer_sees_no_more_after_a_compaction_than_before(world: LogWorld)
 
     compact(log, world)
 
-    found = read(log, 0, isolation=FetchIsolation.HIGH_WATERMARK)
-    assert offsets(found) == [8]
+    segment = log.high_watermark_metadata.segment_base_offset
+    cleaned = read(log, 0, isolation=FetchIsolation.HIGH_WATERMARK)
+    assert offsets(cleaned) == [segment - 1]
+    left = read(log, segment, isolation=FetchIsolation.HIGH_WATERMARK)
+    assert offsets(left) == list(range(segment, 9))
     assert read(log, 9, isolation=FetchIsolation.HIGH_WATERMARK).slice is None
+
+
+def not_committed(log: UnifiedLog) -> None:
+    """Records of a segment that is not the active one are beyond the high watermark."""
+    for number in range(5):
+        put(log, ("a", f"{number}"))
+    log.roll()
+    log.update_high_watermark(3)
+
+
+def with_open_transaction(log: UnifiedLog) -> None:
+    for number in range(5):
+        put(log, ("a", f"{number}"))
+    write_in_transaction(log, 7, "t", "open")
+    put(log, ("a", "behind it"))
+    log.roll()
+
+
+def with_gap(log: UnifiedLog) -> None:
+    """A follower has copied from a log that was compacted: its segment ends before the next."""
+    log.append_as_follower(at(0, batch(size=100), batch(size=100)))
+    log.append_as_follower(at(100, batch(size=100)))
+    log.update_high_watermark(log.log_end_offset)
+
+
+@pytest.mark.parametrize("fill", [not_committed, with_open_transaction, with_gap])
+def test_a_log_is_not_cleaned_again_and_again(
+    executor: ThreadPoolExecutor, tmp_path: Path, fill: Callable[[UnifiedLog], None]
+) -> None:
+    manager = LogManager(
+        [tmp_path], lambda: START_MS, default_config=COMPACTED, verifies_transactions=lambda: False
+    )
+    manager.load({})
+    fill(manager.get_or_create(TopicPartition("orders", 0), COMPACTED))
+    cleaner = CleanerManager(manager, executor, lambda: MEMORY)
+
+    async def cleanings() -> int:
+        done = 0
+        while done < 5 and await cleaner.clean_next():
+            done += 1
+        return done
+
+    assert asyncio.run(cleanings()) <= 1
+
+
+def test_the_cleaner_deletes_what_retention_takes_from_compacted_logs(
+    executor: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    manager = LogManager([tmp_path], lambda: START_MS + 5_000)
+    manager.load({})
+    configs = {
+        "compacted": replace(COMPACTED, min_cleanable_dirty_ratio=1.0),
+        "both": replace(COMPACTED, min_cleanable_dirty_ratio=1.0, is_deleted=True),
+        "deleted": replace(COMPACTED, is_compacted=False, is_deleted=True),
+    }
+    for name, config in configs.items():
+        log = manager.get_or_create(TopicPartition(name, 0), replace(config, retention_ms=1000))
+        put(log, ("a", "1"))
+        log.roll()
+        put(log, ("a", "2"))
+
+    def left() -> dict[str, list[int]]:
+        return {tp.topic: base_offsets(log) for tp, log in manager.logs.items()}
+
+    asyncio.run(CleanerManager(manager, executor, lambda: MEMORY).delete_old_segments())
+    assert left() == {"compacted": [0, 1], "both": [2], "deleted": [0, 1]}
+    manager.delete_old_segments()
+    assert left() == {"compacted": [0, 1], "both": [2], "deleted": [2]}
 
 
 def test_small_segments_are_merged(world: LogWorld) -> None:
@@ -347,7 +421,7 @@ def test_a_compacted_batch_equals_kafkas() -> None:
     for record in records:
         if record.key is not None:
             newest.put(record.key, record.offset if record.value is None else 99)
-    around = CleaningRound(newest, 24, 1700000100000, 5000, {})
+    around = CleaningRound(newest, 1700000100000, 5000, {})
 
     ours = cleaned_batch(data, 0, moved, around, TransactionTracker([]))
 
@@ -633,7 +707,6 @@ def log_to_compact(world: LogWorld) -> UnifiedLog:
     log = world.open()
     put(log, ("a", "1"), ("b", "1"))
     write_in_transaction(log, 2, "a", "aborted")
-    write_in_transaction(log, 1, "a", "open")
     end_transaction(log, 2, commit=False)
     log.roll()
     put(log, ("b", "2"))

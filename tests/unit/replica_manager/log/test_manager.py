@@ -501,11 +501,11 @@ def test_a_compacted_log_loses_what_is_before_its_start_only(disks: Disks) -> No
     config = replace(SEGMENT, retention_ms=0, is_compacted=True, is_deleted=False)
     log = six_segments(manager, config)
     disks.now_ms = START_MS + 10_000
-    assert manager.delete_old_segments() == 0
+    assert log.delete_old_segments() == 0
 
     log.delete_records(5)
 
-    assert manager.delete_old_segments() == 2
+    assert log.delete_old_segments() == 2
     assert base_offsets(log) == [4, 6, 8, 10]
 
 
