@@ -32,6 +32,12 @@ from kafka_common.errors import (
     ZkControllerError,
 )
 
+MALFORMED: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the "
+    "message was sent to an incompatible broker. See the broker logs for more details."
+)
+"""Kafka's message of INVALID_REQUEST where nothing more is said."""
+
 _NAMES: Final[dict[int, str]] = {code.value: code.name.upper() for code in ErrorCode}
 
 # Most specific first: UnsupportedVersion is an InvalidFrame, InvalidTimestamp an InvalidRecord.

@@ -116,6 +116,10 @@ class GroupService:
         """The partition of ``__consumer_offsets`` whose leader coordinates the group."""
         return self._coordinator.partition_for(group_id)
 
+    def error_of_group(self, group_id: str) -> ErrorCode | None:
+        """Why the group's requests are refused here; None if this broker coordinates it."""
+        return self._coordinator.error_of_group(group_id)
+
     # ------------------------------------------------------------------ from the broker
 
     def start(self, partition_count: int | None) -> None:

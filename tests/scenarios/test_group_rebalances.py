@@ -370,6 +370,7 @@ def test_a_member_without_a_common_protocol_is_refused() -> None:
     b.protocols = (b.protocols[0]._replace(name="other"),)
 
     assert b.join() == "inconsistent_group_protocol"
+    assert b.joined.member_id == b.member_id
 
     [c] = world.consumers("c")
     c.protocols = ()

@@ -44,6 +44,28 @@ def test_an_offset_of_an_aborted_transaction_never_was(world: GroupWorld) -> Non
     assert world.committed(stable=True) == (-1, "none")
 
 
+def test_batches_of_offsets_have_a_sequence_and_others_have_none(world: GroupWorld) -> None:
+    """Kafka cannot compact a batch of a transaction without one."""
+    world.is_holding_appends = True
+    world.commit(1)
+    world.commit(2, producer=FIRST)
+    assert [each.base_sequence for each in world.appends] == [0, 0]
+    world.finish_all()
+
+    [member] = world.consumers("a")
+    member.join()
+    world.pass_ms(10_000)
+    member.sync()
+    assert [each.base_sequence for each in world.appends] == [-1]
+
+
+def test_an_offset_of_no_producer_counts_at_once(world: GroupWorld) -> None:
+    """Such a request reaches the group where transactions are not verified."""
+    assert world.commit(5, producer=TransactionalProducer(-1, -1)) == "none"
+    assert world.committed(stable=True) == (5, "none")
+    assert not world.coordinator.producers
+
+
 def test_transactions_of_two_producers_end_on_their_own(world: GroupWorld) -> None:
     world.commit(1, producer=FIRST)
     world.commit(2, ORDERS_1, producer=SECOND)

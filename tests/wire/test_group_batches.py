@@ -13,6 +13,7 @@ from kafka_common.protocol.legacy_messages import encode_messages
 from replica_manager.coordinators.groups.batches import append_batch, loaded_batches, next_offset
 from replica_manager.coordinators.groups.events import AppendGroupRecords, LoadedBatch, LoadedRecord
 from replica_manager.coordinators.groups.records import SimpleRecord
+from replica_manager.coordinators.groups.requests import TransactionalProducer
 
 RECORDS = st.lists(
     st.builds(SimpleRecord, st.binary(max_size=9), st.none() | st.binary(max_size=9)), min_size=1
@@ -29,6 +30,17 @@ def test_an_append_is_loaded_again(written: list[SimpleRecord], codec: Codec) ->
     assert [(each.key, each.value) for each in batch.records] == written
     assert [each.offset for each in batch.records] == list(range(len(written)))
     assert (batch.producer_id, batch.is_transactional, batch.is_control) == (-1, False, False)
+
+
+def test_a_batch_has_the_sequence_of_its_append() -> None:
+    append = AppendGroupRecords(
+        0, (SimpleRecord(b"key", b"value"),), 0, -1, 5_000, 1, TransactionalProducer(70, 3), 0
+    )
+
+    header = record_batch.read_header(append_batch(append))
+
+    assert header is not None
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (70, 3, 0)
 
 
 @pytest.mark.parametrize("magic", [0, 1])

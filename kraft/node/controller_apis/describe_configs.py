@@ -23,6 +23,7 @@ from kafka_common.java import parse_int
 from kafka_common.model import ConfigResourceType
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import MALFORMED
 from kafka_common.protocol.versioned_messages import ResponseSchema, response_schema
 from kafka_common.topic_names import invalid_name_reason
 from kraft.controller.config_schema import ALL_BROKERS, ConfigResource
@@ -42,11 +43,6 @@ from replica_manager.server.configs.config_entries import (
 from replica_manager.server.configs.config_rows import config_result, config_rows
 from replica_manager.server.configs.log_levels import log_levels
 
-MALFORMED: Final = (
-    "This most likely occurs because of a request being malformed by the client library or the "
-    "message was sent to an incompatible broker. See the broker logs for more details."
-)
-"""Kafka's default message of INVALID_REQUEST."""
 _IN_THE_LOG: Final = (ConfigResourceType.TOPIC, ConfigResourceType.CLIENT_METRICS)
 
 

@@ -58,5 +58,6 @@ def append_batch(append: AppendGroupRecords, codec: Codec = Codec.NONE) -> bytes
         producer_epoch=(
             NO_PRODUCER_EPOCH if append.producer is None else append.producer.producer_epoch
         ),
+        base_sequence=append.base_sequence,
         is_transactional=append.producer is not None,
     )

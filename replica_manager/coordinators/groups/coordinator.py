@@ -163,12 +163,12 @@ class GroupCoordinator:
             case Heartbeat():
                 return HeartbeatResult(self._heartbeat(request))
             case LeaveGroup(_, group_id):
-                error = self._error(group_id)
+                error = self.error_of_group(group_id)
                 return self._membership.leave(request) if error is None else LeaveResult(error)
             case FetchOffsets(_, groups):
                 return FetchResult(tuple(self._fetch(each, request) for each in groups))
             case DeleteOffsets(_, group_id):
-                error = self._error(group_id)
+                error = self.error_of_group(group_id)
                 if error is not None:
                     return DeleteOffsetsResult(error, {})
                 return self._offsets.delete(request)
@@ -183,7 +183,7 @@ class GroupCoordinator:
             case _:
                 assert_never(request)
 
-    def _error(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode | None:
+    def error_of_group(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode | None:
         """The error of a request about the group; None if the request can be handled."""
         if not (group_id or may_be_empty):
             return ErrorCode.invalid_group_id
@@ -196,7 +196,7 @@ class GroupCoordinator:
     ) -> ErrorCode | None:
         if group_instance_id is not None and not self._manager.config.has_static_membership:
             return ErrorCode.unsupported_version
-        return self._error(group_id, may_be_empty=may_be_empty)
+        return self.error_of_group(group_id, may_be_empty=may_be_empty)
 
     def _join(self, request: JoinGroup) -> None:
         error = self._membership_error(request.group_id, request.group_instance_id)
@@ -225,7 +225,7 @@ class GroupCoordinator:
 
     def _commit(self, request: CommitOffsets) -> None:
         if request.producer is not None:
-            error = self._error(request.group_id)
+            error = self.error_of_group(request.group_id)
         else:
             error = self._membership_error(
                 request.group_id, request.group_instance_id, may_be_empty=True
@@ -236,14 +236,14 @@ class GroupCoordinator:
             self._offsets.refuse_commit(request, error)
 
     def _fetch(self, wanted: WantedOffsets, request: FetchOffsets) -> GroupOffsets:
-        error = self._error(wanted.group_id, may_be_empty=True)
+        error = self.error_of_group(wanted.group_id, may_be_empty=True)
         if error is not None:
             return GroupOffsets(wanted.group_id, error, {})
         return self._offsets.fetch(wanted, requires_stable=request.requires_stable)
 
     def _delete(self, request: DeleteGroups) -> dict[str, ErrorCode]:
         group_ids = dict.fromkeys(request.group_ids)
-        errors = {each: self._error(each, may_be_empty=True) for each in group_ids}
+        errors = {each: self.error_of_group(each, may_be_empty=True) for each in group_ids}
         served = [each for each, error in errors.items() if error is None]
         outcomes = self._administration.delete(served)
         return outcomes | {each: error for each, error in errors.items() if error is not None}
@@ -255,7 +255,7 @@ class GroupCoordinator:
         return ListGroupsResult(error, self._administration.overview(request.states, request.types))
 
     def _describe(self, group_id: str) -> DescribedGroup:
-        error = self._error(group_id, may_be_empty=True)
+        error = self.error_of_group(group_id, may_be_empty=True)
         if error is not None:
             return DescribedGroup(group_id, error)
         return self._administration.describe(group_id)

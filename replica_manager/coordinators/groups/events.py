@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from msgspec import Struct
 
 from kafka_common.model import TopicPartition
+from kafka_common.protocol.record_batch import NO_SEQUENCE
 from replica_manager.coordinators.groups.records import SimpleRecord
 from replica_manager.coordinators.groups.requests import Request, Result, TransactionalProducer
 
@@ -153,6 +154,8 @@ class AppendGroupRecords(Struct, frozen=True):
     append_id: int | None
     producer: TransactionalProducer | None = None
     """The producer whose transaction contains the records; None outside a transaction."""
+    base_sequence: int = NO_SEQUENCE
+    """Kafka's compaction fails on a batch that has a producer and no sequence."""
 
 
 class Load(Struct, frozen=True):

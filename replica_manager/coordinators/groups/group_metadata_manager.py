@@ -15,6 +15,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from kafka_common.protocol.record_batch import NO_SEQUENCE
 from replica_manager.coordinators.groups.config import MAX_GROUPS, GroupConfig
 from replica_manager.coordinators.groups.coordinated_partition import partition_for
 from replica_manager.coordinators.groups.events import (
@@ -152,12 +153,13 @@ class GroupMetadataManager:
         records: Sequence[SimpleRecord],
         then: Continuation,
         producer: TransactionalProducer | None = None,
+        base_sequence: int = NO_SEQUENCE,
     ) -> None:
         """Appends records to a partition, and calls ``then`` with the result."""
         self._last_append_id += 1
         self.continuations[self._last_append_id] = then
         acks = self.config.offsets_commit_required_acks
-        self._append(partition, records, acks, self._last_append_id, producer)
+        self._append(partition, records, acks, self._last_append_id, producer, base_sequence)
 
     def append_tombstones(self, partition: int, keys: Sequence[bytes]) -> None:
         """Appends tombstones for ``keys``, without waiting for the result.
@@ -198,10 +200,12 @@ class GroupMetadataManager:
         acks: int,
         append_id: int | None,
         producer: TransactionalProducer | None = None,
+        base_sequence: int = NO_SEQUENCE,
     ) -> None:
         timeout_ms = self.config.offsets_commit_timeout_ms
         self.outbox.append(
             AppendGroupRecords(
-                partition, tuple(records), self.now_ms, acks, timeout_ms, append_id, producer
+                partition, tuple(records), self.now_ms, acks, timeout_ms, append_id, producer,
+                base_sequence,
             )
-        )
+        )  # fmt: skip

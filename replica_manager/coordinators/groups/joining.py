@@ -84,7 +84,7 @@ class Joining:
                 self._sessions.forget(group, request.member_id)
             self._refuse(request, ErrorCode.group_max_size_reached)
         elif not group.supports(request.protocol_type, request.protocols):
-            self._refuse(request, ErrorCode.inconsistent_group_protocol)
+            self._refuse(request, ErrorCode.inconsistent_group_protocol, request.member_id)
         elif is_unknown:
             self._join_as_new(group, request)
         else:

@@ -17,6 +17,7 @@ from typing import Final, assert_never
 from kio.schema.errors import ErrorCode
 
 from kafka_common.model import NO_EPOCH, TopicPartition
+from kafka_common.protocol.record_batch import NO_PRODUCER_ID
 from replica_manager.coordinators.groups.events import Level, Quantity
 from replica_manager.coordinators.groups.expiry import GroupMetadataCleanup
 from replica_manager.coordinators.groups.group import GroupMetadata, GroupState
@@ -58,6 +59,8 @@ _COMMIT_ERRORS: Final = {
 Other errors stay the same.
 """
 
+_BASE_SEQUENCE: Final = 0
+"""In every batch of offsets, as in Kafka; the coordinator's appends are not checked for it."""
 _NO_OFFSET: Final = FetchedOffset(INVALID_OFFSET, NO_EPOCH, "", ErrorCode.none)
 _UNSTABLE: Final = _NO_OFFSET._replace(error=ErrorCode.unstable_offset_commit)
 
@@ -149,6 +152,8 @@ class Offsets:
 
     def _write(self, group: GroupMetadata, request: CommitOffsets) -> None:
         manager, producer = self._manager, request.producer
+        if producer is not None and producer.producer_id == NO_PRODUCER_ID:
+            producer = None  # it is in no transaction, so its offsets count at once
         accepted = {
             partition: self._value(offset, request.retention_ms)
             for partition, offset in request.offsets.items()
@@ -167,7 +172,7 @@ class Offsets:
                     group.offsets.complete_transactional(
                         producer.producer_id, accepted, base_offset
                     )
-                manager.measure(Quantity.COMMITTED_OFFSETS, len(accepted))
+                manager.measure(Quantity.COMMITTED_OFFSETS, 1)  # Kafka counts batches, not offsets
             else:
                 if producer is None:
                     group.offsets.fail(accepted)
@@ -192,6 +197,7 @@ class Offsets:
             [self._record(group, *each) for each in accepted.items()],
             when_appended,
             producer,
+            _BASE_SEQUENCE,
         )
 
     def _fail_transactional(

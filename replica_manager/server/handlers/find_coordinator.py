@@ -17,11 +17,13 @@ from kio.static.protocol import ResponsePayload
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.error_codes import MALFORMED
 from kafka_common.protocol.request_types import field_or
 from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
-from replica_manager.server.authorization import check_cluster, is_allowed
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.authorization import is_allowed, is_cluster_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_responses import composed
 from replica_manager.server.slices import in_slices
@@ -44,7 +46,8 @@ _SENTENCES: Final = {
     ErrorCode.coordinator_not_available: "The coordinator is not available.",
     ErrorCode.group_authorization_failed: "Group authorization failed.",
     ErrorCode.transactional_id_authorization_failed: "Transactional Id authorization failed.",
-    ErrorCode.invalid_request: "Unknown coordinator type received.",
+    ErrorCode.cluster_authorization_failed: "Cluster authorization failed.",
+    ErrorCode.invalid_request: MALFORMED,
 }
 
 
@@ -78,8 +81,10 @@ async def handle(
 def refuse(
     request: request_types.FindCoordinatorRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
-    """The response with ``error`` for every key."""
-    return _response(context, dict.fromkeys(_keys(request, context), _Coordinator(error)))
+    """The response with ``error``, and its message, for every key."""
+    return _response(
+        context, dict.fromkeys(_keys(request, context), _Coordinator(error)), _message(error)
+    )
 
 
 def _keys(
@@ -133,25 +138,33 @@ def _refusal(
         is_visible = may_describe(ResourceType.TRANSACTIONAL_ID)
         denied = ErrorCode.transactional_id_authorization_failed
         return None if is_visible else _Coordinator(denied)
-    if key_type == _SHARE and context.api_version >= _SHARE_SINCE:
-        check_cluster(broker, context, AclOperation.CLUSTER_ACTION)
+    if key_type == _SHARE:
+        if context.api_version < _SHARE_SINCE:
+            return _Coordinator(ErrorCode.invalid_request)
+        if not is_cluster_allowed(broker, context, AclOperation.CLUSTER_ACTION):
+            return _Coordinator(ErrorCode.cluster_authorization_failed)
         return _Coordinator(ErrorCode.coordinator_not_available)
-    return _Coordinator(ErrorCode.invalid_request)
+    raise RequestRefused(ErrorCode.invalid_request)
 
 
-def _response(context: RequestContext, found: dict[str, _Coordinator]) -> ResponsePayload:
+def _response(
+    context: RequestContext, found: dict[str, _Coordinator], message: str = ""
+) -> ResponsePayload:
+    """``message``: of each key, since there are several in a response."""
     schema = response_schema(API_KEY, context.api_version)
     if context.api_version < _SEVERAL_KEYS_SINCE:
         [coordinator] = found.values()
-        error = coordinator.error
-        return schema.response(**_fields(coordinator, _SENTENCES.get(error, error.name.upper())))
+        return schema.response(**_fields(coordinator, _message(coordinator.error)))
     return schema.response(
         coordinators=tuple(
-            # As in Kafka, a response with several keys has no error messages.
-            schema.part("Coordinator", key=key, **_fields(each, ""))
+            schema.part("Coordinator", key=key, **_fields(each, message))
             for key, each in found.items()
         )
     )
+
+
+def _message(error: ErrorCode) -> str:
+    return _SENTENCES.get(error, error.name.upper())
 
 
 def _fields(coordinator: _Coordinator, message: str) -> dict[str, object]:

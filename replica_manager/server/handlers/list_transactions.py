@@ -45,7 +45,6 @@ async def handle(
         AclOperation.DESCRIBE,
         ResourceType.TRANSACTIONAL_ID,
         [each.transactional_id for each in result.transactions],
-        log_if_denied=False,
     )
     shown = [each for each in result.transactions if each.transactional_id in visible]
     visible_result = ListTransactionsResult(result.error, tuple(shown), result.unknown_states)

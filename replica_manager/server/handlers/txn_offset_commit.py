@@ -1,7 +1,7 @@
 """TxnOffsetCommit (28): commits offsets of a group as part of a transaction.
 
-First this broker verifies with the transaction coordinator that the group's partition of
-``__consumer_offsets`` belongs to the transaction.
+If this broker coordinates the group, it first verifies with the transaction coordinator that the
+group's partition of ``__consumer_offsets`` belongs to the transaction.
 
 Source: Kafka ``KafkaApis.handleTxnOffsetCommitRequest``,
 ``GroupCoordinator.handleTxnCommitOffsets`` (KIP-98, KIP-447, KIP-890).
@@ -76,7 +76,10 @@ async def _commit(
     context: RequestContext,
     broker: BrokerContext,
 ) -> dict[TopicPartition, ErrorCode]:
-    partition = TopicPartition(OFFSETS_TOPIC, broker.records.groups.partition_for(request.group_id))
+    groups = broker.records.groups
+    if (refusal := groups.error_of_group(request.group_id)) is not None:
+        return dict.fromkeys(known, refusal)
+    partition = TopicPartition(OFFSETS_TOPIC, groups.partition_for(request.group_id))
     verified = await broker.records.verification.verify(
         {partition: NO_SEQUENCE},
         request.transactional_id,
@@ -95,7 +98,7 @@ async def _commit(
         partial(
             read_transactional_commit,
             request,
-            broker.records.groups.new_request_id(),
+            groups.new_request_id(),
             known,
             producer,
         ),

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from kafka_common.acls import AclOperation, ResourceType
 from kafka_common.model import LEADER_DURING_DELETE
 from kafka_common.protocol.api_versions import APIS, ApiKey
+from kafka_common.protocol.error_codes import MALFORMED
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
 from replica_manager.server.large_responses import ENTRIES_AT_ONCE
@@ -80,6 +81,27 @@ async def test_a_leader_that_is_gone_or_not_on_that_listener_is_no_coordinator(
             ErrorCode.coordinator_not_available, -1, "", -1
         )  # fmt: skip
         assert response.error_message == "The coordinator is not available."
+
+
+@pytest.mark.parametrize(
+    ("version", "key_type", "error", "message"),
+    [
+        (3, 9, ErrorCode.invalid_request, MALFORMED),
+        (4, 9, ErrorCode.invalid_request, MALFORMED),
+        # Share groups are known since version 6.
+        (3, 2, ErrorCode.invalid_request, MALFORMED),
+        (5, 2, ErrorCode.invalid_request, ""),
+        (6, 2, ErrorCode.cluster_authorization_failed, ""),
+    ],
+)
+async def test_a_coordinator_of_another_kind_is_refused_with_kafkas_message(
+    tmp_path: Path, version: int, key_type: int, error: ErrorCode, message: str
+) -> None:
+    async with coordinating(tmp_path) as world:
+        world.authorize()
+        response = await world.find(version, "any", key_type=key_type)
+        [found] = response.coordinators if version >= 4 else [response]
+        assert (found.error_code, found.error_message) == (error, message)
 
 
 async def test_who_asks_first_has_the_offsets_topic_created(

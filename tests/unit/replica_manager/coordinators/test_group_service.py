@@ -189,6 +189,7 @@ async def test_offsets_and_rebalances_are_counted_and_loads_timed(tmp_path: Path
         await world.commit(42)
         await world.commit(43)
         await world.commit(7, other)
+        # Kafka counts the batches, not the offsets in them.
         assert world.measured["offset-commit-count"] == 3
         assert world.measured["offset-commit-rate"] > 0
         asked = DeleteOffsets(world.service.new_request_id(), GROUP, (other,))

@@ -319,6 +319,10 @@ async def test_offsets_of_groups_not_added_to_the_transaction_are_refused(tmp_pa
         assert await world.commit_offsets(producer, "orders") == {"orders": abortable}
         old = await world.commit_offsets(producer, "orders", version=3)
         assert old == {"orders": ErrorCode.invalid_txn_state}
+        # What is wrong with the group comes first.
+        world.groups.on_resigned(TopicPartition(OFFSETS_TOPIC, 0), None)
+        moved = await world.commit_offsets(producer, "orders")
+        assert moved == {"orders": ErrorCode.not_coordinator}
 
 
 @pytest.mark.parametrize("is_old", [True, False])
