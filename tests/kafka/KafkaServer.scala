@@ -4,7 +4,8 @@
 //
 // What tests ask of the object and can be asked from outside is answered so: leaders, topic ids and live brokers by a
 // Metadata request to the broker (by ZooKeeper where it takes no plain connection), offsets by ListOffsets, the
-// controller, ACLs and delegation tokens by ZooKeeper, directories by a look into them. Everything else throws
+// controller, ACLs, quotas and delegation tokens by ZooKeeper, directories by a look into them, connections and logins by
+// the port of metrics. What tests ask of the controller and is a request of the protocol is sent as one. Everything else throws
 // InsideTheBroker: such a test looks into the broker's process, and says nothing about ours.
 package kafka.server
 
@@ -20,7 +21,7 @@ import java.util.concurrent.TimeUnit
 import java.util.concurrent.atomic.AtomicInteger
 
 import kafka.cluster.{EndPoint, Partition}
-import kafka.controller.{ControllerContext, KafkaController}
+import kafka.controller.{AlterPartitionReceived, ApiPartitionReassignment, ControllerContext, ControllerEventManager, KafkaController}
 import org.apache.kafka.coordinator.group.GroupCoordinator
 import kafka.log.{LogManager, UnifiedLog}
 import kafka.log.remote.RemoteLogManager
@@ -30,12 +31,13 @@ import kafka.server.metadata.ZkMetadataCache
 import kafka.zk.{AdminZkClient, DelegationTokensZNode, KafkaZkClient}
 import org.apache.kafka.common.{KafkaException, TopicPartition, Uuid}
 import org.apache.kafka.common.config.types.Password
-import org.apache.kafka.common.message.ListOffsetsRequestData
+import org.apache.kafka.common.message.{AlterPartitionReassignmentsRequestData, ControlledShutdownRequestData, ListOffsetsRequestData}
+import org.apache.kafka.common.message.AlterPartitionReassignmentsRequestData.{ReassignablePartition, ReassignableTopic}
 import org.apache.kafka.common.message.ListOffsetsRequestData.{ListOffsetsPartition, ListOffsetsTopic}
 import org.apache.kafka.common.message.UpdateMetadataRequestData.{UpdateMetadataBroker, UpdateMetadataEndpoint, UpdateMetadataPartitionState}
-import org.apache.kafka.common.metrics.Metrics
+import org.apache.kafka.common.metrics.{MetricConfig, Metrics, Quota}
 import org.apache.kafka.common.network.ListenerName
-import org.apache.kafka.common.protocol.MessageUtil
+import org.apache.kafka.common.protocol.{Errors, MessageUtil}
 import org.apache.kafka.common.requests._
 import org.apache.kafka.common.security.JaasUtils
 import org.apache.kafka.common.security.auth.{KafkaPrincipalBuilder, PlaintextAuthenticationContext, SecurityProtocol}
@@ -48,7 +50,8 @@ import org.apache.kafka.metadata.BrokerState
 import org.apache.kafka.server.authorizer.Authorizer
 import org.apache.kafka.server.NodeToControllerChannelManager
 import org.apache.kafka.server.common.MetadataVersion
-import org.apache.kafka.server.metrics.KafkaYammerMetrics
+import org.apache.kafka.server.config.QuotaConfigs
+import org.apache.kafka.server.metrics.{KafkaMetricsGroup, KafkaYammerMetrics}
 import org.apache.kafka.server.util.Scheduler
 import org.apache.zookeeper.client.ZKClientConfig
 import org.junit.jupiter.api.extension.{ConditionEvaluationResult, ExecutionCondition, ExtensionContext}
@@ -56,6 +59,7 @@ import org.mockito.Mockito
 import org.mockito.invocation.InvocationOnMock
 
 import scala.collection.mutable
+import scala.io.Source
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
@@ -120,6 +124,7 @@ class KafkaServer(
   @volatile private var state = BrokerState.NOT_RUNNING
   private var process: Process = _
   private var endPoints: collection.Seq[EndPoint] = Seq.empty
+  private var metricsPort = 0
   private var zookeeper: KafkaZkClient = _
   private var permissions: Option[Authorizer] = None
   private var known: Set[TopicPartition] = Set.empty
@@ -144,8 +149,19 @@ class KafkaServer(
   override def kafkaScheduler: Scheduler = inside("kafkaScheduler")
   override def kafkaYammerMetrics: KafkaYammerMetrics = inside("kafkaYammerMetrics")
   override def remoteLogManagerOpt: Option[RemoteLogManager] = None
-  override def metrics: Metrics = inside("metrics")
-  override def quotaManagers: QuotaFactory.QuotaManagers = inside("quotaManagers")
+  override def metrics: Metrics = {
+    val made = new Metrics
+    listenerCounts.foreach { case (name, tags, count) =>
+      made.addMetric(made.metricName(name, "socket-server-metrics", tags.asJava), (_: MetricConfig, _: Long) => count)
+    }
+    made
+  }
+  override def quotaManagers: QuotaFactory.QuotaManagers = QuotaFactory.QuotaManagers(
+    bounds(classOf[ClientQuotaManager], QuotaConfigs.CONSUMER_BYTE_RATE_OVERRIDE_CONFIG),
+    bounds(classOf[ClientQuotaManager], QuotaConfigs.PRODUCER_BYTE_RATE_OVERRIDE_CONFIG),
+    bounds(classOf[ClientRequestQuotaManager], QuotaConfigs.REQUEST_PERCENTAGE_OVERRIDE_CONFIG),
+    bounds(classOf[ControllerMutationQuotaManager], QuotaConfigs.CONTROLLER_MUTATION_RATE_OVERRIDE_CONFIG),
+    null, null, null, None)
   override def brokerTopicStats: BrokerTopicStats = inside("brokerTopicStats")
   override def clientToControllerChannelManager: NodeToControllerChannelManager = inside("clientToControllerChannelManager")
   override lazy val tokenCache: DelegationTokenCache = standIn(classOf[DelegationTokenCache]) {
@@ -154,6 +170,28 @@ class KafkaServer(
       if (tokens != found) Thread.sleep(PropagationMs)
       tokens = found
       found.asJavaCollection
+  }
+
+  private val ListenerCount = "kafka_server_socket_server_metrics_(\\w+)\\{(.*networkProcessor.*)\\} (.*)".r
+  private val Tag = "(\\w+)=\"([^\"]*)\"".r
+
+  /** What Prometheus would read of listeners: names as in JMX, tags and numbers. */
+  private def listenerCounts: Seq[(String, Map[String, String], Double)] = {
+    val page = Source.fromURL(s"http://127.0.0.1:$metricsPort/metrics")
+    try page.getLines().collect { case ListenerCount(name, tags, count) if !count.contains("NaN") =>
+      (name.replace('_', '-'), Tag.findAllMatchIn(tags).map(each => each.group(1) -> each.group(2)).toMap, count.toDouble)
+    }.toList finally page.close()
+  }
+
+  /** The bounds that ZooKeeper has for clients, by this key. */
+  private def bounds[T <: ClientQuotaManager](of: Class[T], key: String): T = standIn(of) {
+    case ("quota", Seq(user: String, client: String)) =>
+      Thread.sleep(PropagationMs)
+      val names = Seq(Sanitizer.sanitize(user), "<default>")
+      val clients = Seq(Sanitizer.sanitize(client), "<default>").filter(_.nonEmpty)
+      val paths = names.flatMap(name => clients.map(each => "users" -> s"$name/clients/$each") :+ ("users" -> name)) ++ clients.map("clients" -> _)
+      val found = paths.flatMap { case (kind, path) => Option(new AdminZkClient(zookeeper).fetchEntityConfig(kind, path).getProperty(key)) }
+      Quota.upperBound(found.headOption.map(_.toDouble).getOrElse(Long.MaxValue.toDouble))
   }
 
   override def startup(): Unit = {
@@ -165,7 +203,7 @@ class KafkaServer(
     val here = new File(directory, s"broker-$number")
     here.mkdirs()
     val (output, errors) = (new File(here, "stdout"), new File(here, "stderr"))
-    val builder = new ProcessBuilder((command :+ properties(here).getPath): _*)
+    val builder = new ProcessBuilder((command ++ Seq(properties(here).getPath, "--metrics-port", "0")): _*)
     builder.redirectOutput(output)
     builder.redirectError(errors)
     // The JVM has found its logins in this file, if there is one.
@@ -181,12 +219,19 @@ class KafkaServer(
     metadataCache // Made while the broker starts: the first takes seconds, for which tests do not wait.
     val deadline = System.currentTimeMillis + StartMs
     while (output.length == 0) {
-      if (!process.isAlive) throw new KafkaException("The broker ended: " + new String(Files.readAllBytes(errors.toPath)).takeRight(600))
+      if (!process.isAlive) {
+        zookeeper.close() // Tests look whether threads are left.
+        zookeeper = null
+        throw new KafkaException("The broker ended: " + new String(Files.readAllBytes(errors.toPath)).takeRight(600))
+      }
       if (System.currentTimeMillis > deadline) throw new KafkaException(s"The broker did not start; see $errors")
       Thread.sleep(20)
     }
     if (id < 0) // The broker has generated its id.
       "broker_id: *([0-9]+)".r.findFirstMatchIn(new String(Files.readAllBytes(output.toPath))).foreach(found => config._brokerId = found.group(1).toInt)
+    metricsPort = "metrics_port: *([0-9]+)".r.findFirstMatchIn(new String(Files.readAllBytes(output.toPath))).get.group(1).toInt
+    val expired: util.function.Supplier[Double] = () => listenerCounts.collect { case ("expired-connections-killed-count", _, count) => count }.sum
+    new KafkaMetricsGroup(classOf[SocketServer]).newGauge("ExpiredConnectionsKilledCount", expired)
     endPoints = zookeeper.getBroker(id).get.endPoints
     permissions = config.createNewAuthorizer().map { made => made.configure(config.originals); afterPropagation(made) }
     state = BrokerState.RUNNING
@@ -410,7 +455,39 @@ class KafkaServer(
   lazy val kafkaController: KafkaController = standIn(classOf[KafkaController]) {
     case ("isActive", _) => zookeeper.getControllerId.contains(id)
     case ("brokerEpoch", _) => zookeeper.getAllBrokerAndEpochsInCluster.find(_._1.id == id).get._2
+    case ("config", _) => config
     case ("controllerContext", _) => controllerContext
+    case ("eventManager", _) => controllerEvents
+    case ("controlledShutdown", Seq(broker: Int, epoch: Long, callback: (Try[collection.Set[TopicPartition]] => Unit) @unchecked)) =>
+      val data = new ControlledShutdownRequestData().setBrokerId(broker).setBrokerEpoch(epoch)
+      val response = askController[ControlledShutdownResponse](new ControlledShutdownRequest.Builder(data, 3.toShort).build(3.toShort))
+      callback(Try {
+        response.error.maybeThrow()
+        response.data.remainingPartitions.asScala.map(each => new TopicPartition(each.topicName, each.partitionIndex)).toSet
+      })
+  }
+
+  private def askController[T <: AbstractResponse](request: AbstractRequest): T =
+    ask(plainPort.getOrElse(inside("the controller")), request)
+
+  /** Events that are requests of brokers and clients are sent as such. */
+  private lazy val controllerEvents: ControllerEventManager = standIn(classOf[ControllerEventManager]) {
+    case ("put", Seq(AlterPartitionReceived(data, version, callback))) =>
+      callback(askController[AlterPartitionResponse](AlterPartitionRequest.parse(MessageUtil.toByteBuffer(data, version), version)).data)
+      null
+    case ("put", Seq(ApiPartitionReassignment(reassignments, callback))) =>
+      val topics = reassignments.groupBy(_._1.topic).map { case (topic, each) =>
+        new ReassignableTopic().setName(topic).setPartitions(each.map { case (tp, replicas) =>
+          new ReassignablePartition().setPartitionIndex(tp.partition).setReplicas(replicas.map(_.map(Integer.valueOf(_)).asJava).orNull)
+        }.toSeq.asJava)
+      }
+      val data = new AlterPartitionReassignmentsRequestData().setTopics(topics.toSeq.asJava)
+      val response = askController[AlterPartitionReassignmentsResponse](new AlterPartitionReassignmentsRequest.Builder(data).build()).data
+      callback(
+        if (response.errorCode != 0) Right(new ApiError(Errors.forCode(response.errorCode), response.errorMessage))
+        else Left(response.responses.asScala.flatMap(topic => topic.partitions.asScala.map(each =>
+          new TopicPartition(topic.name, each.partitionIndex) -> new ApiError(Errors.forCode(each.errorCode), each.errorMessage))).toMap))
+      null
   }
 
   private def controllerContext: ControllerContext = {
@@ -421,6 +498,12 @@ class KafkaServer(
       case ("topicNames", _) => mutable.Map.from(ids.map(_.swap))
       case ("epoch", _) => epoch
       case ("epochZkVersion", _) => stat.getVersion
+      case ("allTopics", _) => zookeeper.getAllTopicsInCluster()
+      case ("liveBrokerIdAndEpochs", _) => zookeeper.getAllBrokerAndEpochsInCluster.map { case (broker, epoch) => broker.id -> epoch }
+      case ("partitionLeadershipInfo", Seq(tp: TopicPartition)) => zookeeper.getTopicPartitionStates(Seq(tp)).get(tp)
+      case ("partitionsLeadershipInfo", _) =>
+        val replicas = zookeeper.getReplicaAssignmentForTopics(zookeeper.getAllTopicsInCluster())
+        zookeeper.getTopicPartitionStates(replicas.keys.toSeq)
     }
   }
 
