@@ -149,6 +149,14 @@ class TlsStream:
                 return
 
     @property
+    def cipher(self) -> tuple[str, str]:
+        """The cipher, as OpenSSL calls it, and the version of TLS; after the handshake."""
+        agreed, version = self._tls.cipher(), self._tls.version()
+        assert agreed is not None
+        assert version is not None
+        return agreed[0], version
+
+    @property
     def peer_certificate(self) -> bytes | None:
         """The peer's certificate (DER); None if the peer sent none."""
         return self._tls.getpeercert(binary_form=True)

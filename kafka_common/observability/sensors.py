@@ -116,7 +116,10 @@ class _SampledSensor:
 
 
 class MeterSensor(_SampledSensor):
-    """``<name>-rate`` per second, and ``<name>-count``: the sum of all values since the start."""
+    """``<name>-rate`` per second, and ``<name>-count``: the sum of all values since the start.
+
+    Kafka calls the sum ``<name>-total`` in most of its metrics: ``total``.
+    """
 
     def __init__(
         self,
@@ -124,8 +127,11 @@ class MeterSensor(_SampledSensor):
         samples: int = SAMPLES,
         sample_ms: int = SAMPLE_MS,
         now_ms: Callable[[], int] = _monotonic_ms,
+        *,
+        total: str = "count",
     ) -> None:
         super().__init__(name, samples, sample_ms, now_ms)
+        self._total_name = f"{name}-{total}"
         self._total = 0.0
 
     @override
@@ -137,7 +143,26 @@ class MeterSensor(_SampledSensor):
     def attributes(self) -> dict[str, float]:
         with self._lock:
             rate = self._samples.rate_per_s(self._now_ms())
-            return {f"{self._name}-rate": rate, f"{self._name}-count": self._total}
+            return {f"{self._name}-rate": rate, self._total_name: self._total}
+
+
+class SumSensor:
+    """``<name>``: the sum of all values since the start.
+
+    Source: Kafka ``CumulativeSum``.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self.total = 0.0
+
+    def record(self, value: float) -> None:
+        with self._lock:
+            self.total += value
+
+    def attributes(self) -> dict[str, float]:
+        return {self._name: self.total}
 
 
 class RateSensor(_SampledSensor):

@@ -15,6 +15,7 @@ from typing import Final
 
 from kafka_common.errors import ConfigInvalid
 from kafka_common.model import Endpoint
+from kafka_common.observability.metrics import Metrics
 from replica_manager.broker.broker_settings import limits_of
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.listeners import with_real_addresses
@@ -43,8 +44,11 @@ class BrokerListeners:
         credentials: ScramCredentials,
         tokens: DelegationTokens,
         rates: ConnectionRates,
+        metrics: Metrics | None,
     ) -> None:
         """Opens no socket.  ``rates`` limits how fast clients may connect.
+
+        ``metrics``: where connections and requests are counted; None to count nothing.
 
         ``refusal`` makes the response to a request that comes before authentication.
         """
@@ -65,6 +69,7 @@ class BrokerListeners:
                 if (authenticator := self._authenticator(name)) is not None
             },
             rates=rates,
+            metrics=metrics,
         )
         self.endpoints: tuple[Endpoint, ...] = ()
         """The advertised endpoints, with the bound ports; empty before :meth:`bind`."""

@@ -328,6 +328,7 @@ class BrokerServer:
             credentials=configured.credentials,
             tokens=ground.side.tokens,
             rates=configured.quotas.connections,
+            metrics=None if self._request_metrics is None else self.metrics,
         )
         self._stops.add(StopStep.LISTENERS, listeners.server.close)
         listeners.bind(config)

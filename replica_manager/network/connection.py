@@ -38,6 +38,7 @@ from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.log.files import FileSlice
 from replica_manager.network.listener_authenticator import AdmissionRefused, ListenerAuthenticator
 from replica_manager.network.request_memory import RequestMemory, Share
+from replica_manager.network.selector_metrics import ConnectionMetrics
 from replica_manager.quotas.loop_time import LoopTime, Timed
 from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.security.sasl_authenticator import (
@@ -131,11 +132,13 @@ class ClientConnection:
         respond: Respond,
         authenticator: ListenerAuthenticator | None = None,
         memory: RequestMemory | None = None,
+        metrics: ConnectionMetrics | None = None,
         on_closing: Callable[[ClientConnection], None] = _ignore,
     ) -> None:
         """``authenticator``: None to accept every peer as User:ANONYMOUS.
 
         ``memory``: the memory for the requests of all connections; None is no limit.
+        ``metrics``: None to count nothing.
 
         ``on_closing`` is called once, before the socket is closed; ``serve`` may run longer, until
         the current request is completed.
@@ -157,6 +160,7 @@ class ClientConnection:
         self._max_idle_s = max_idle_s
         self._respond = respond
         self._memory = memory
+        self._metrics = metrics
         self._share: Share | None = None
         """The current request's share of the memory; None for a small request."""
         self._requests = 0
@@ -303,6 +307,8 @@ class ClientConnection:
             self._idle_timer.cancel()
         self._read_ahead.clear()
         self._release_memory()
+        if self._metrics is not None:
+            self._metrics.closed(is_expired=self.is_login_over)
         self._on_closing(self)
         self._stream.close()
 
@@ -321,6 +327,9 @@ class ClientConnection:
                     )
                 if authenticator.sasl is not None:
                     await self._authenticate_by_sasl(authenticator.authenticator())
+            if self._metrics is not None:
+                can_reauthenticate = self._login is not None and self._login.can_reauthenticate
+                self._metrics.selector.authenticated(can_reauthenticate=can_reauthenticate)
         except AdmissionRefused as refused:
             await self._send_failure(authenticator, refused)
             raise
@@ -336,6 +345,8 @@ class ClientConnection:
         except OSError as failure:
             reason = getattr(failure, "reason", None) or failure
             raise AdmissionRefused(f"SSL handshake failed: {reason}") from None
+        if self._metrics is not None:
+            self._metrics.encrypted(stream.cipher)
         return authenticator.principal_of(stream.peer_certificate)
 
     async def _authenticate_by_sasl(
@@ -355,6 +366,8 @@ class ClientConnection:
                 raise AdmissionRefused(str(invalid)) from None
             reply = step.reply
             if step.is_for_dispatcher:
+                if self._metrics is not None:
+                    self._metrics.named_software(data)
                 response = await self._respond(data, self._peer._replace(is_in=False))
                 assert isinstance(response, ResponseFrame), "ApiVersions waits for nothing"
                 reply = response.frame
@@ -403,6 +416,8 @@ class ClientConnection:
         except AdmissionRefused as refused:
             await self._send_failure(self._authenticator, refused)
             raise
+        if self._metrics is not None:
+            self._metrics.selector.reauthenticated(self._now_ms() - now_ms)
         return True
 
     async def _send_failure(
@@ -416,6 +431,8 @@ class ClientConnection:
             self.listener_name,
             refused,
         )
+        if self._metrics is not None:
+            self._metrics.selector.failed(is_again=self._login is not None)
         await asyncio.sleep(authenticator.delay_s)
         if refused.reply is not None:
             await self._send(refused.reply)
@@ -453,13 +470,19 @@ class ClientConnection:
                 self._note_io()
         if pending:
             await self._send(pending)
+        if self._metrics is not None and response.frame:
+            rest = (len(each) if isinstance(each, bytes) else each.length for each in response.rest)
+            self._metrics.selector.sent(len(response.frame) + sum(rest))
 
     async def _next_request(self) -> bytes | None:
         self._requests += 1
         if self._requests % REQUESTS_AT_ONCE == 0:
             # If bytes are always available, reading never yields to other tasks.
             await asyncio.sleep(0)
-        return await self._receive_frame(self._max_request_bytes)
+        data = await self._receive_frame(self._max_request_bytes)
+        if data is not None and self._metrics is not None:
+            self._metrics.received(data)
+        return data
 
     def _produce_ahead(self) -> bytes | None:
         """The next request without its size, if it is a Produce that has arrived as a whole."""
@@ -472,6 +495,8 @@ class ClientConnection:
             return None
         frame = bytes(buffer[_SIZE.size : end])
         del buffer[:end]
+        if self._metrics is not None:
+            self._metrics.received(frame)
         return frame
 
     async def _receive_frame(self, max_bytes: int) -> bytes | None:

@@ -15,12 +15,14 @@ import os
 import socket
 from collections.abc import Mapping
 from functools import partial
+from itertools import count
 from typing import Final
 
 from msgspec import Struct, field
 
 from kafka_common.errors import ConfigInvalid
 from kafka_common.model import Endpoint
+from kafka_common.observability.metrics import Metrics
 from kafka_common.process.resource_limits import (
     exhausted_limit,
     first_reserved_descriptor,
@@ -34,6 +36,7 @@ from replica_manager.network.hang_ups import HangUps
 from replica_manager.network.listener_authenticator import ListenerAuthenticator
 from replica_manager.network.listening_sockets import listening_socket, readable
 from replica_manager.network.request_memory import RequestMemory, request_memory_bytes
+from replica_manager.network.selector_metrics import ConnectionMetrics, SelectorMetrics
 
 ACCEPT_PAUSE_S: Final = 1.0
 """The pause after a failed accept, and between two checks of the limit of open files."""
@@ -91,16 +94,21 @@ class SocketServer:
         protected_listener: str,
         authenticators: Mapping[str, ListenerAuthenticator] | None = None,
         rates: ConnectionRates | None = None,
+        metrics: Metrics | None = None,
         listener_type: str = "ZK_BROKER",
     ) -> None:
         """``protected_listener`` may exceed ``max_connections`` if there are other listeners.
 
         ``authenticators``: by listener name; a listener without one accepts every peer.
-        ``rates``: None for no limits of connection rates.  ``listener_type``: as in Kafka's log,
+        ``rates``: None for no limits of connection rates.  ``metrics``: where connections and
+        requests are counted; None to count nothing.  ``listener_type``: as in Kafka's log,
         ``ZK_BROKER`` or ``CONTROLLER``.
         """
         self._authenticators = dict(authenticators or {})
         self._rates = rates
+        self._metrics = metrics
+        self._selectors: dict[str, SelectorMetrics] = {}
+        self._processors = count()
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._endpoints = {each.listener_name: each for each in endpoints}
         self.limits = limits
@@ -122,9 +130,13 @@ class SocketServer:
         self.expired_count = 0
         """The number of connections closed because the client did not re-authenticate in time."""
         for endpoint in endpoints:
-            self._log_new(endpoint.listener_name)
+            self._create(endpoint.listener_name)
 
-    def _log_new(self, listener_name: str) -> None:
+    def _create(self, listener_name: str) -> None:
+        if self._metrics is not None:
+            self._selectors[listener_name] = SelectorMetrics(
+                self._metrics, listener_name, next(self._processors)
+            )
         log_rate(self.limits.creation_rate_of(listener_name))
         text = "%sCreated data-plane acceptor and processors for endpoint : ListenerName(%s)"
         _log.info(text, self._prefix, listener_name)
@@ -156,7 +168,7 @@ class SocketServer:
     def add(self, endpoint: Endpoint, authenticator: ListenerAuthenticator | None) -> None:
         """Binds one more listener and begins to accept there; ConfigInvalid for a port in use."""
         self._log_change("Adding", endpoint)
-        self._log_new(endpoint.listener_name)
+        self._create(endpoint.listener_name)
         self._bind(endpoint)
         self._endpoints[endpoint.listener_name] = endpoint
         if authenticator is not None:
@@ -171,6 +183,8 @@ class SocketServer:
             acceptor.cancel()
             self._sockets.pop(listener_name).close()
         self._authenticators.pop(listener_name, None)
+        if (selector := self._selectors.pop(listener_name, None)) is not None:
+            selector.remove()
         for connection, task in self._connections.items():
             if connection.listener_name == listener_name:
                 task.cancel()
@@ -305,6 +319,7 @@ class SocketServer:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if limits.send_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+        selector = self._selectors.get(listener_name)
         connection = ClientConnection(
             sock,
             address,
@@ -314,6 +329,7 @@ class SocketServer:
             respond=self._respond,
             authenticator=self._authenticators.get(listener_name),
             memory=self.request_memory,
+            metrics=None if selector is None else ConnectionMetrics(selector),
             on_closing=partial(self._closing, sock),
         )
         assert self._hang_ups is not None

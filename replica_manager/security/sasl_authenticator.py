@@ -41,6 +41,8 @@ _HANDSHAKE_VERSIONS: Final = (0, 1)
 _AUTHENTICATE_VERSIONS: Final = (0, 2)
 _API_VERSIONS_VERSIONS: Final = (0, 4)
 _NAMES_SOFTWARE_SINCE: Final = 3
+_HAS_LIFETIME_SINCE: Final = 1
+"""The version of SaslAuthenticate since which its response has the session's lifetime."""
 
 
 class _State(Enum):
@@ -70,6 +72,8 @@ class Login(NamedTuple):
     """When the session expires, in ms of the connection's clock; None is never."""
     is_token: bool = False
     """Whether the client authenticated with a delegation token of the principal."""
+    can_reauthenticate: bool = False
+    """Whether the client's version can authenticate again (KIP-368)."""
 
 
 class SaslAuthenticator:
@@ -96,6 +100,7 @@ class SaslAuthenticator:
         self._before = before
         self._state = _State.HANDSHAKE_OR_VERSIONS if before is None else _State.HANDSHAKE
         self._is_framed = False
+        self._can_reauthenticate = False
         self._server: SaslServer | None = None
 
     @property
@@ -182,6 +187,7 @@ class SaslAuthenticator:
                 f"Unexpected Kafka request of type {name} during SASL authentication.",
             )
         _check_version(header, _AUTHENTICATE_VERSIONS)
+        self._can_reauthenticate = header.api_version >= _HAS_LIFETIME_SINCE
         request: Any = read_request(header.api_key, header.api_version, data, start)
         try:
             response = self._server.step(request.auth_bytes)
@@ -233,7 +239,10 @@ class SaslAuthenticator:
         mechanism_name = self._server.mechanism_name
         lifetime_ms = self._lifetime_ms(self._server)
         expires_at_ms = None if lifetime_ms is None else now_ms + lifetime_ms
-        self.login = Login(principal, mechanism_name, expires_at_ms, self._server.is_token)
+        self.login = Login(
+            principal, mechanism_name, expires_at_ms, self._server.is_token,
+            self._can_reauthenticate,
+        )  # fmt: skip
         return lifetime_ms or 0
 
     def _lifetime_ms(self, server: SaslServer) -> int | None:

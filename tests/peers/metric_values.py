@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -38,22 +38,44 @@ def scraped(url: str) -> Values:
 
 def kafkas_metrics(pid: int, groups: Sequence[str]) -> Values:
     """The MBeans of those patterns in a process of Kafka, renamed as the JMX exporter does."""
-    done = run_kafka_tool(_MBEANS, str(pid), *groups)
-    assert done.returncode == 0, done.stderr
     values: Values = {}
-    for line in done.stdout.splitlines():
-        mbean, attribute, value = line.split("\t")
+    for domain, labels, attribute, value in _attributes(pid, groups):
         if attribute not in ("Value", "Count"):
             continue
-        domain, _, keys = mbean.partition(":")
-        labels = dict(pair.split("=", 1) for pair in keys.split(","))
-        name = re.sub(r"\W", "_", f"{domain}_{labels.pop('type')}_{labels.pop('name')}").lower()
+        name = _word(f"{domain}_{labels.pop('type')}_{labels.pop('name')}")
         if attribute == "Count":
             name = name.removesuffix("persec")
-        labels = {key.replace("-", "_"): text for key, text in labels.items()}
         is_number = re.fullmatch(r"-?[\d.]+(E-?\d+)?", value)
         values[_sample(name, labels)] = float(value) if is_number else value
     return values
+
+
+def kafkas_sensors(pid: int, groups: Sequence[str]) -> Values:
+    """As :func:`kafkas_metrics`, of MBeans without a name: each attribute is a metric."""
+    return {
+        _sample(_word(f"{domain}_{labels.pop('type')}_{attribute}"), labels): float(value)
+        for domain, labels, attribute, value in _attributes(pid, groups)
+    }
+
+
+def _attributes(pid: int, groups: Sequence[str]) -> Iterator[tuple[str, dict[str, str], str, str]]:
+    """Domain, keys, attribute and value."""
+    done = run_kafka_tool(_MBEANS, str(pid), *groups)
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        mbean, attribute, value = line.split("\t")
+        domain, _, keys = mbean.partition(":")
+        labels = dict(pair.split("=", 1) for pair in keys.split(","))
+        yield (
+            domain,
+            {key.replace("-", "_"): text for key, text in labels.items()},
+            attribute,
+            value,
+        )
+
+
+def _word(text: str) -> str:
+    return re.sub(r"\W", "_", text).lower()
 
 
 def _sample(name: str, labels: dict[str, str]) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 from cryptography.x509.oid import NameOID
@@ -14,9 +15,11 @@ from kio.schema.errors import ErrorCode
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
 from kafka_common.model import Endpoint
+from kafka_common.observability.metrics import Metrics
 from kafka_common.protocol.framing import frame, parse_request_header, response_header
 from kafka_common.protocol.messages import response_type, write
 from kafka_common.protocol.scram import ScramCredential, ScramMechanism, salt_password
+from kafka_common.protocol.versioned_messages import made_of
 from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.network.listener_authenticator import ListenerAuthenticator
@@ -75,6 +78,7 @@ class Broker:
     def __init__(self) -> None:
         self.peers: list[str] = []
         self.are_in: list[bool] = []
+        self.metrics = Metrics()
         self.expired_count = 0
         """Of the listener, once it is closed."""
 
@@ -87,7 +91,12 @@ class Broker:
             case SaslHandshakeRequest.__api_key__:
                 body = kind(error_code=ErrorCode.illegal_sasl_state, mechanisms=())
             case ApiVersionsRequest.__api_key__:
-                body = kind(error_code=ErrorCode.none, api_keys=())
+                values = {
+                    "error_code": ErrorCode.none,
+                    "api_keys": (),
+                    "throttle_time": timedelta(),
+                }
+                body = made_of(kind, values)
             case _:
                 body = kind(brokers=(), controller_id=1, topics=())
         head = response_header(header.api_key, header.api_version, header.correlation_id)
@@ -106,6 +115,7 @@ async def listener(broker: Broker, security: ListenerSecurity, **limits: Any) ->
         authenticators={
             "L": ListenerAuthenticator(security, scram_users(), lambda _data, _error: None)
         },
+        metrics=broker.metrics,
     )
     server.open()
     try:

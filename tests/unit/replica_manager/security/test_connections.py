@@ -232,6 +232,10 @@ async def test_a_login_that_has_ended_ends_the_connection() -> None:
 
     assert broker.peers == []
     assert broker.expired_count == 1
+    [counts] = (
+        found for found in broker.metrics.snapshot().values() if "connection-count" in found
+    )
+    assert counts["expired-connections-killed-count"] == 1
 
 
 async def test_no_record_is_appended_after_the_end_of_a_login(

@@ -294,7 +294,7 @@ def test_plain_comes_in_by_one_token() -> None:
 
     assert (response.error_code, response.auth_bytes, failure) == (ErrorCode.none, b"", None)
     assert response.error_message == ""  # as Kafka, not null
-    assert client.authenticator.login == Login(ALICE, "PLAIN", None)
+    assert client.authenticator.login == Login(ALICE, "PLAIN", None, can_reauthenticate=True)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -308,7 +308,9 @@ def test_scram_comes_in_by_two(version: int) -> None:
 
     sasl.step(final.auth_bytes)
     assert sasl.is_complete
-    assert client.authenticator.login == Login(ALICE, "SCRAM-SHA-256", None)
+    assert client.authenticator.login == Login(
+        ALICE, "SCRAM-SHA-256", None, can_reauthenticate=version > 0
+    )
 
 
 def test_after_version_0_of_the_handshake_tokens_come_bare() -> None:
@@ -402,13 +404,13 @@ def test_a_session_has_a_life_and_is_renewed_by_the_same_user_and_mechanism() ->
     login = first.authenticator.login
 
     assert response.session_lifetime.total_seconds() == 60
-    assert login == Login(ALICE, "PLAIN", 61_000)
+    assert login == Login(ALICE, "PLAIN", 61_000, can_reauthenticate=True)
 
     again = Connected(max_reauth_ms=60_000, before=login)
     again.now_ms = 50_000
     again.handshake("PLAIN")
     again.authenticate(b"\0alice\0alice-secret")
-    assert again.authenticator.login == Login(ALICE, "PLAIN", 110_000)
+    assert again.authenticator.login == Login(ALICE, "PLAIN", 110_000, can_reauthenticate=True)
 
     other_mechanism = Connected(before=login)
     other_mechanism.handshake("SCRAM-SHA-256")
