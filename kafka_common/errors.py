@@ -158,11 +158,23 @@ class InvalidRecord(RecordsRefused):
 
     ``record_errors`` holds (index in the batch, message) of each invalid record, for Produce
     responses from version 8 on; it is empty when the batch as a whole is invalid.
+
+    ``meter`` names the meter of the broker's topics that counts it, ``count`` times; empty if none
+    does.
     """
 
-    def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        record_errors: tuple[tuple[int, str], ...] = (),
+        *,
+        meter: str = "",
+        count: int = 1,
+    ) -> None:
         super().__init__(message)
         self.record_errors = record_errors
+        self.meter = meter
+        self.count = count
 
 
 class InvalidTimestamp(InvalidRecord):

@@ -461,15 +461,29 @@ class LocalLog:
 
     def remove_segments(self, segments: Iterable[LogSegment]) -> None:
         """Removes segments from the log; their files are deleted after ``file.delete.delay.ms``."""
-        for segment in segments:
+        removed = list(segments)
+        for segment in removed:
             segment.change_suffix("", DELETED_SUFFIX)
             self.segments.remove(segment)
-            self.delete_later(segment.paths())
+        self.delete_later(
+            [path for segment in removed for path in segment.paths()], ",".join(map(str, removed))
+        )
 
-    def delete_later(self, paths: Sequence[Path], *, is_directory_synced: bool = False) -> None:
-        """Deletes files after ``file.delete.delay.ms``; syncs the directory first if asked."""
+    def delete_later(
+        self, paths: Sequence[Path], segments: str = "", *, is_directory_synced: bool = False
+    ) -> None:
+        """Deletes files after ``file.delete.delay.ms``; syncs the directory first if asked.
+
+        ``segments``: the text of those whose files they are, for the log.
+        """
+        log_dir = self.log_dir
 
         def delete() -> None:
+            if segments:
+                _log.info(
+                    "[LocalLog partition=%s, dir=%s] Deleting segment files %s",
+                    self.name, log_dir, segments,
+                )  # fmt: skip
             if is_directory_synced:
                 with contextlib.suppress(FileNotFoundError):  # the folder was renamed or deleted
                     sync_directory(self.directory)

@@ -71,6 +71,7 @@ _RECORDS_AT_ONCE: Final = 200
 """Record objects made between two pauses: about a millisecond of work."""
 
 _SHOWN_ERRORS: Final = 3
+_OFFSETS: Final = "invalid_offset_or_sequence_records"
 _INVALID_TIMESTAMP_MESSAGE: Final = (
     "One or more records have been rejected due to invalid timestamp"
 )
@@ -260,16 +261,19 @@ def _check_batch(header: BatchHeader, source: AppendSource) -> None:
     if header.last_offset_delta < 0:
         raise InvalidRecord(
             f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}] "
-            f"{where}"
+            f"{where}",
+            meter=_OFFSETS,
         )
     if header.record_count <= 0:
         raise InvalidRecord(
-            f"Invalid reported count for record batch: {header.record_count} {where}"
+            f"Invalid reported count for record batch: {header.record_count} {where}",
+            meter=_OFFSETS,
         )
     if header.last_offset_delta + 1 != header.record_count:
         raise InvalidRecord(
             f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] and "
-            f"count of records {header.record_count} {where}"
+            f"count of records {header.record_count} {where}",
+            meter=_OFFSETS,
         )
     if header.record_count > MOST_RECORDS:
         raise MessageTooLarge(
@@ -283,11 +287,14 @@ def _check_batch(header: BatchHeader, source: AppendSource) -> None:
             f"{RECORDS_PER_REQUEST} are allowed"
         )
     if header.is_control:
-        raise InvalidRecord(f"Clients are not allowed to write control records {where}")
+        raise InvalidRecord(
+            f"Clients are not allowed to write control records {where}", meter=_OFFSETS
+        )
     if header.has_producer_id and header.base_sequence < 0:
         raise InvalidRecord(
             f"Invalid sequence number {header.base_sequence} in record batch with producerId "
-            f"{header.producer_id} {where}"
+            f"{header.producer_id} {where}",
+            meter=_OFFSETS,
         )
 
 
@@ -323,7 +330,7 @@ def _check_records(
     before, after = config.timestamp_before_max_ms, config.timestamp_after_max_ms
     needs_key = config.is_compacted and not header.is_control
     errors: list[tuple[int, str]] = []
-    has_invalid_timestamp = False
+    has_invalid_timestamp, without_key = False, 0
     checked: list[Record] = []
     for index, record in enumerate(records):
         if index % _RECORDS_AT_ONCE == _RECORDS_AT_ONCE - 1:
@@ -332,6 +339,7 @@ def _check_records(
             checked.append(record)
         age_ms = source.now_ms - record.timestamp
         if needs_key and record.key is None:
+            without_key += 1
             errors.append(
                 (
                     index,
@@ -352,13 +360,16 @@ def _check_records(
                 )
             )
     if errors:
-        _refuse(errors, is_timestamp=has_invalid_timestamp)
+        _refuse(errors, without_key, is_timestamp=has_invalid_timestamp)
     return checked
 
 
-def _refuse(errors: Sequence[tuple[int, str]], *, is_timestamp: bool) -> None:
+def _refuse(errors: Sequence[tuple[int, str]], without_key: int = 0, *, is_timestamp: bool) -> None:
+    meter = "no_key_compacted_topic_records" if without_key else ""
     if is_timestamp:
-        raise InvalidTimestamp(_INVALID_TIMESTAMP_MESSAGE, tuple(errors))
+        raise InvalidTimestamp(
+            _INVALID_TIMESTAMP_MESSAGE, tuple(errors), meter=meter, count=without_key
+        )
     shown = ", ".join(
         f"RecordError(batchIndex={index}, message='{message}')"
         for index, message in errors[:_SHOWN_ERRORS]
@@ -367,6 +378,8 @@ def _refuse(errors: Sequence[tuple[int, str]], *, is_timestamp: bool) -> None:
         f"One or more records have been rejected due to {len(errors)} record errors in total, and "
         f"only showing the first three errors at most: [{shown}]",
         tuple(errors),
+        meter=meter,
+        count=without_key,
     )
 
 
@@ -380,7 +393,8 @@ def _converted(
         if header.magic != first.magic:
             raise InvalidRecord(
                 f"Batch magic {header.magic} is not the same as the first batch's magic byte "
-                f"{first.magic} in topic partition {source.partition}"
+                f"{first.magic} in topic partition {source.partition}",
+                meter="invalid_magic_number_records",
             )
         _check_timestamp_type(header, config)
         if header.codec is not Codec.NONE:

@@ -6,6 +6,7 @@ Pure.  Source: Kafka ``UnifiedLog.deleteOldSegments``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -21,11 +22,19 @@ class SegmentFacts(NamedTuple):
     """The largest timestamp of its records, or the file's time if they have none."""
 
 
+class Rule(Enum):
+    """Why segments are deleted."""
+
+    LOG_START = "the log start offset is behind them"
+    SIZE = "retention.bytes"
+    TIME = "retention.ms"
+
+
 class RetentionBreach(NamedTuple):
-    """The number of oldest segments to delete, and the reason."""
+    """The number of oldest segments to delete, and the rule that deletes them."""
 
     segments: int
-    reason: str
+    rule: Rule
 
 
 def breaches(
@@ -47,32 +56,20 @@ def breaches(
     def below_start(place: int) -> bool:
         return place + 1 < len(segments) and segments[place + 1].base_offset <= log_start_offset
 
-    rules: list[tuple[str, Callable[[int], bool]]] = [
-        (f"log start offset {log_start_offset} breach", below_start)
-    ]
+    rules: list[tuple[Rule, Callable[[int], bool]]] = [(Rule.LOG_START, below_start)]
     if config.is_deleted:
         total = sum(segment.size for segment in segments)
         if 0 <= config.retention_bytes <= total:
             excess = total - config.retention_bytes
             sums = list(accumulate(segment.size for segment in segments))
-            rules.append(
-                (
-                    f"log retention size {config.retention_bytes} breach",
-                    lambda place: sums[place] <= excess,
-                )
-            )
+            rules.append((Rule.SIZE, lambda place: sums[place] <= excess))
         if config.retention_ms >= 0:
             oldest = now_ms - config.retention_ms
-            rules.append(
-                (
-                    f"log retention time {config.retention_ms}ms breach",
-                    lambda place: segments[place].largest_timestamp < oldest,
-                )
-            )
-    for reason, may_go in rules:
+            rules.append((Rule.TIME, lambda place: segments[place].largest_timestamp < oldest))
+    for rule, may_go in rules:
         count = _prefix(segments, may_go, log_end_offset, high_watermark)
         if count:
-            return RetentionBreach(count, reason)
+            return RetentionBreach(count, rule)
     return None
 
 

@@ -79,7 +79,7 @@ from replica_manager.log.producer_state_manager import (
     ProducerStateManager,
     VerificationGuard,
 )
-from replica_manager.log.retention import SegmentFacts, breaches
+from replica_manager.log.retention import Rule, SegmentFacts, breaches
 from replica_manager.log.segment import LogSegment, TimestampedOffset
 from replica_manager.log.transaction_index import AbortedTransaction
 from replica_manager.log.truncation_plans import (
@@ -846,14 +846,12 @@ class UnifiedLog:
         self._producers.end_offset = max(self._producers.end_offset, offset)
         return True
 
-    def delete_segments(self, segments: Sequence[LogSegment], reason: str) -> None:
+    def delete_segments(self, segments: Sequence[LogSegment], rule: Rule) -> None:
         """Deletes the given oldest segments and raises the log start offset.
 
         If all segments are given, a new empty one is rolled first.
         """
         to_delete = list(segments)
-        for segment in to_delete:
-            _log.info("%s Deleting segment %s due to %s", self._prefix, segment, reason)
         with self._local.guarded("Error while deleting segments for"):
             if to_delete and len(to_delete) == len(self._local.segments):
                 fresh = self._roll(self.log_end_offset)
@@ -863,9 +861,39 @@ class UnifiedLog:
             if to_delete:
                 following = self._local.segments.higher(to_delete[-1].base_offset)
                 assert following is not None, "one segment always remains"
-                self.maybe_increment_log_start_offset(following.base_offset, reason)
+                self.maybe_increment_log_start_offset(following.base_offset, "segment deletion")
+                self._log_deletion(to_delete, rule)
                 self._local.remove_segments(to_delete)
                 self._delete_snapshots(to_delete)
+
+    def _log_deletion(self, segments: Sequence[LogSegment], rule: Rule) -> None:
+        """Writes why segments are deleted.
+
+        Source: Kafka ``StartOffsetBreach``, ``RetentionSizeBreach``, ``RetentionMsBreach``.
+        """
+        if rule is Rule.LOG_START:
+            _log.info(
+                "%s Deleting segments due to log start offset %d breach: %s",
+                self._prefix, self._log_start_offset, ",".join(map(str, segments)),
+            )  # fmt: skip
+            return
+        size = self.size
+        for segment in segments:
+            size -= segment.size
+            if rule is Rule.SIZE:
+                _log.info(
+                    "%s Deleting segment %s due to log retention size %d breach. Log size after "
+                    "deletion will be %d.",
+                    self._prefix, segment, self.config.retention_bytes, size,
+                )  # fmt: skip
+            else:
+                has_timestamp = segment.largest_timestamp_so_far.timestamp >= 0
+                _log.info(
+                    "%s Deleting segment %s due to log retention time %dms breach based on the %s",
+                    self._prefix, segment, self.config.retention_ms,
+                    "largest record timestamp in the segment" if has_timestamp
+                    else "last modified time of the segment",
+                )  # fmt: skip
 
     def delete_old_segments(self) -> int:
         """Deletes segments past retention or below the log start offset; returns how many."""
@@ -882,7 +910,7 @@ class UnifiedLog:
             )
             if breach is None:
                 return deleted
-            self.delete_segments(segments[: breach.segments], breach.reason)
+            self.delete_segments(segments[: breach.segments], breach.rule)
             deleted += breach.segments
 
     # Compaction.

@@ -224,7 +224,7 @@ class RecordAppends:
                 ErrorCode.unknown_server_error, log_start_offset=log.log_start_offset
             )
         self._stats.mark(tp.topic, "bytes_in", len(records))
-        if not info.is_duplicate and info.valid_bytes:
+        if info.valid_bytes:
             count = info.last_offset - info.first_offset + 1
             self._stats.mark(tp.topic, "messages_in", count)
         if info.conversions.records and origin is AppendOrigin.CLIENT:
@@ -277,12 +277,12 @@ class RecordAppends:
         self, tp: TopicPartition, records: MemoryRecords, refused: RecordsRefused | KafkaStorage
     ) -> None:
         match refused:
-            case MessageTooLarge() | RecordListTooLarge():
+            case MessageTooLarge():
                 self._stats.mark(tp.topic, "bytes_rejected", len(records))
             case CorruptRecord():
-                self._stats.mark(tp.topic, "invalid_message_crc_records")
-            case InvalidRecord():
-                self._stats.mark(tp.topic, "invalid_offset_or_sequence_records")
+                self._stats.mark_all("invalid_message_crc_records")
+            case InvalidRecord() if refused.meter:
+                self._stats.mark_all(refused.meter, refused.count)
             case _:
                 pass
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import os
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -494,6 +495,48 @@ def test_nothing_past_the_high_watermark_goes(disks: Disks) -> None:
 
     assert base_offsets(log)[0] == 4
     assert log.log_start_offset == 4 <= log.high_watermark
+
+
+def deletion_lines(log: UnifiedLog, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log says of the deletion of its old segments, without its name and sizes."""
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "kafka.log.UnifiedLog"):
+        log.delete_old_segments()
+    segment = re.compile(r"LogSegment\(baseOffset=(\d+), [^)]*\)")
+    return [
+        segment.sub(r"<\1>", record.getMessage().partition("] ")[2])
+        for record in caplog.records
+        if record.name == "kafka.log.UnifiedLog"
+    ]
+
+
+def test_the_log_says_why_segments_are_deleted(
+    disks: Disks, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka's ``StartOffsetBreach``, ``RetentionSizeBreach`` and ``RetentionMsBreach``."""
+    manager = disks.manager()
+    size = len(batch())
+    log = six_segments(manager, replace(SEGMENT, retention_bytes=7 * size, retention_ms=1000))
+    log.delete_records(4)
+
+    assert deletion_lines(log, caplog) == [
+        "Deleting segments due to log start offset 4 breach: <0>,<2>"
+    ]
+    log.update_config(replace(log.config, retention_bytes=5 * size))
+    assert deletion_lines(log, caplog) == [
+        "Incremented log start offset to 6 due to segment deletion",
+        f"Deleting segment <4> due to log retention size {5 * size} breach. Log size after "
+        f"deletion will be {5 * size}.",
+    ]
+    disks.now_ms = START_MS + 10_000
+    assert deletion_lines(log, caplog)[-4:] == [
+        "Incremented log start offset to 11 due to segment deletion",
+        *(
+            f"Deleting segment <{base}> due to log retention time 1000ms breach based on the "
+            "largest record timestamp in the segment"
+            for base in (6, 8, 10)
+        ),
+    ]
 
 
 def test_a_compacted_log_loses_what_is_before_its_start_only(disks: Disks) -> None:

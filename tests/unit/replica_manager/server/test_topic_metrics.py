@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ from kio.schema.errors import ErrorCode
 from kafka_common.model import TopicPartition
 from kafka_common.observability.metrics import Metrics
 from kafka_common.protocol.api_versions import ApiKey
+from kafka_common.protocol.record_batch import encode_batch
+from kafka_common.protocol.records import Record
 from kafka_common.protocol.versioned_messages import request_schema
 from replica_manager.replication.topic_stats import BrokerTopicStats
 from tests.support.broker_world import BROKER_EPOCH, BrokerWorld, metadata
 from tests.support.fetch_world import ORDERS_ID, fetch, fill
 from tests.support.log_world import batch
+from tests.unit.replica_manager.server.produced import produce
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 OF_LEADERS = {"BytesInPerSec", "MessagesInPerSec", "TotalProduceRequestsPerSec"}
@@ -96,6 +100,44 @@ def use(world: BrokerWorld, tp: TopicPartition) -> None:
     fill(world, 2, tp=tp)
     [response] = fetch(world, (tp.partition, 0))
     assert response.error_code is ErrorCode.none
+
+
+def refused(world: BrokerWorld, records: bytes) -> ErrorCode:
+    """The error that refuses these records."""
+    code: ErrorCode = produce(world, records).error_code
+    assert code is not ErrorCode.none
+    return code
+
+
+def test_refused_records_are_counted_by_what_is_wrong_with_them(world: MeteredWorld) -> None:
+    """Of all topics together only; Kafka's ``LogValidatorTest``."""
+    world.hear(0, p0=1)
+    damaged = bytearray(batch(2))
+    damaged[-1] ^= 1
+    refused(world, bytes(damaged))
+    refused(world, batch(1, producer_id=7, producer_epoch=0, base_sequence=-1))
+    refused(world, batch(2) + batch(1))
+
+    found = {name: count for name, count in world.counts(None).items() if "Records" in name}
+    assert found == {
+        "NoKeyCompactedTopicRecordsPerSec": 0,
+        "InvalidMagicNumberRecordsPerSec": 0,
+        "InvalidMessageCrcRecordsPerSec": 1,
+        "InvalidOffsetOrSequenceRecordsPerSec": 1,
+    }
+    assert not {name for name in world.counts("orders") if name.startswith("Invalid")}
+
+
+def test_records_without_a_key_are_counted_where_records_are_compacted(
+    world: MeteredWorld,
+) -> None:
+    world.hear(0, p0=1)
+    log = world.logs.log(ZERO)
+    assert log is not None
+    log.update_config(replace(log.config, is_compacted=True))
+    refused(world, encode_batch([Record(n, 0, None, b"x") for n in range(3)]))
+
+    assert world.counts(None)["NoKeyCompactedTopicRecordsPerSec"] == 3
 
 
 def test_a_topic_has_a_meter_for_what_has_happened_only(world: MeteredWorld) -> None:
