@@ -88,6 +88,7 @@ class BrokerListeners:
 
         Blocks, so it must run in an executor's thread.
         """
+        limits_of(after)
         self.securities.apply(after)
         if before.listeners.bound != after.listeners.bound:
             self.securities.add_listeners(after)

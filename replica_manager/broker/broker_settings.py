@@ -5,6 +5,7 @@ It reads the keys of ``server.properties`` and makes the settings of each part; 
 
 from __future__ import annotations
 
+import socket
 import time
 from typing import Final
 
@@ -90,7 +91,11 @@ def channel_settings(
 
 
 def limits_of(config: BrokerConfig) -> ServerLimits:
-    """The limits for clients: connections, request sizes and socket buffers."""
+    """The limits for clients: connections, request sizes and socket buffers.
+
+    Looks up host names in ``max.connections.per.ip.overrides``, so it may block; ConfigInvalid for
+    one that has no address.
+    """
     overrides = config.text("max.connections.per.ip.overrides") or ""
     return ServerLimits(
         max_request_bytes=config.integer("socket.request.max.bytes"),
@@ -99,13 +104,29 @@ def limits_of(config: BrokerConfig) -> ServerLimits:
         max_connections=config.integer(CONNECTIONS),
         listener_max_connections=_of_listeners(config, CONNECTIONS),
         max_connections_per_ip=config.integer("max.connections.per.ip"),
-        max_connections_per_ip_overrides=parse_connection_overrides(overrides),
+        max_connections_per_ip_overrides={
+            _address_of(host): most for host, most in parse_connection_overrides(overrides).items()
+        },
         max_connection_creation_rate=config.integer(CONNECTION_RATE),
         listener_connection_creation_rates=_of_listeners(config, CONNECTION_RATE),
         backlog=config.integer("socket.listen.backlog.size"),
         send_buffer_bytes=config.integer("socket.send.buffer.bytes"),
         receive_buffer_bytes=config.integer("socket.receive.buffer.bytes"),
     )
+
+
+def _address_of(host: str) -> str:
+    """The host's first address, as sockets show it.
+
+    Source: Kafka ``ConnectionQuotas`` (``InetAddress.getByName``).
+    """
+    try:
+        [*_, found] = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError):
+        raise ConfigInvalid(
+            "max.connections.per.ip.overrides", host, "an address, or a name that has one"
+        ) from None
+    return str(found[0]).removeprefix("::ffff:")
 
 
 def _of_listeners(config: BrokerConfig, key: str) -> dict[str, int]:

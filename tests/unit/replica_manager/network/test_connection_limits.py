@@ -80,6 +80,21 @@ def test_a_listener_may_have_another_limit_of_connections_than_the_broker() -> N
     assert (limits.max_connections, limits.listener_max_connections) == (9, {PUBLIC: 2})
 
 
+def test_an_address_with_its_own_limit_may_be_given_by_name_or_in_any_form() -> None:
+    key = "max.connections.per.ip.overrides"
+    config = BrokerConfig.parse(LISTENERS | {key: "localhost:2,0:0:0:0:0:0:0:1:3,192.0.2.1:4"})
+
+    found = limits_of(config).max_connections_per_ip_overrides
+
+    assert found in (
+        {"127.0.0.1": 2, "::1": 3, "192.0.2.1": 4},
+        {"::1": 3, "192.0.2.1": 4},  # where localhost is an IPv6 address
+    )
+    nowhere = BrokerConfig.parse(LISTENERS | {key: f"{'a' * 64}.example:2"})
+    with pytest.raises(ConfigInvalid, match="an address, or a name that has one"):
+        limits_of(nowhere)
+
+
 async def test_a_full_listener_accepts_again_when_one_of_its_connections_ends() -> None:
     async with server_with(listener_max_connections={PUBLIC: 1}) as server:
         first, second = await Client.to(server), await Client.to(server)
