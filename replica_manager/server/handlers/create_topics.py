@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -193,7 +194,11 @@ class _Creation:
     def _refusal(self, name: str) -> Any:
         # As in Kafka: a refused topic has topic_config_error_code only if it was not attempted.
         is_hidden = name in self._hidden_configs and name not in self._tried
-        return _refused(self._schema, name, *self._refusals[name], is_hidden=is_hidden)
+        created = self._created.get(name)  # without a leader in time
+        topic_id = None if created is None or name in self._hidden_configs else created.topic_id
+        return _refused(
+            self._schema, name, *self._refusals[name], is_hidden=is_hidden, topic_id=topic_id
+        )
 
     def _success(self, topic: CreatedTopic) -> Any:
         if topic.name in self._hidden_configs:
@@ -246,11 +251,12 @@ def _refused(
     message: str | None,
     *,
     is_hidden: bool = False,
+    topic_id: UUID | None = None,
 ) -> Any:
     return schema.part(
         "CreatableTopicResult",
         name=name,
-        topic_id=None,
+        topic_id=topic_id,
         error_code=error,
         error_message=message,
         topic_config_error_code=(

@@ -20,6 +20,7 @@ from kafka_common.topic_names import has_collision_characters, invalid_name_reas
 from replica_manager.configuration.config_keys import ConfigValue
 from replica_manager.configuration.topic_keys import TopicConfigRefused, validate_topic_config
 from replica_manager.request_errors import RequestRefused
+from zkcontroller.core.journal import scala_map, scala_seq
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 FROM_BROKER_DEFAULT: Final = -1
@@ -72,6 +73,13 @@ def check_request(topic: NewTopic, *, is_cached: bool) -> dict[str, str]:
     return {name: value for name, value in topic.configs.items() if value is not None}
 
 
+def _shown(assignment: Mapping[int, Sequence[int]]) -> str:
+    return scala_map(
+        (partition, scala_seq("ArrayBuffer", replicas))
+        for partition, replicas in sorted(assignment.items())
+    )
+
+
 def check_name(name: str) -> None:
     """Raises RequestRefused(INVALID_TOPIC_EXCEPTION) for an illegal name."""
     reason = invalid_name_reason(name)
@@ -118,7 +126,7 @@ def check_assignment(assignment: Mapping[int, tuple[int, ...]]) -> None:
         if len(set(replicas)) < len(replicas):
             raise RequestRefused(
                 ErrorCode.invalid_replica_assignment,
-                f"Duplicate replica assignment found: {dict(assignment)}",
+                f"Duplicate replica assignment found: {_shown(assignment)}",
             )
         if not replicas or min(replicas) < 0:
             raise RequestRefused(

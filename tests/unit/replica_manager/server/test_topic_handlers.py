@@ -145,7 +145,9 @@ def test_without_leaders_in_time_the_topic_exists_but_timed_out(world: BrokerWor
     [result] = created(world, {"name": "bills"}, timeout_ms=30)
 
     assert result.error_code is ErrorCode.request_timed_out
-    assert world.znode(TopicZnode.path("bills")) is not None
+    znode = world.znode(TopicZnode.path("bills"))
+    assert znode is not None
+    assert result.topic_id == TopicZnode.decode("bills", znode.data).topic_id
 
 
 def test_without_a_time_to_wait_the_answer_is_a_time_out_at_once(world: BrokerWorld) -> None:
@@ -223,7 +225,7 @@ def test_a_topic_named_twice_is_refused_and_others_are_not(world: BrokerWorld) -
         (
             {"name": "a", "assignment": [(0, (1, 1))]},
             ErrorCode.invalid_replica_assignment,
-            "Duplicate replica",
+            "Duplicate replica assignment found: HashMap(0 -> ArrayBuffer(1, 1))",
         ),
         (
             {"name": "a", "assignment": [(1, (1,))]},
