@@ -586,7 +586,7 @@ def test_every_file_that_a_docstring_or_a_document_names_exists(project_files: l
 
 
 USED_ELSEWHERE = {
-    **dict.fromkeys(("timer_count", "heap_size"), "shows tests that timers are taken back"),
+    "heap_size": "shows tests that timers are taken back",
     **dict.fromkeys(("connection_count", "unfinished_count"), "shows tests what clients leave"),
     **dict.fromkeys(("watched", "under_way"), "shows tests that nothing is waited for any more"),
     "do_GET": "http.server calls it",

@@ -10,7 +10,7 @@ Source: Kafka ``ReplicaManager``, ``LogManager``, ``DelayedOperationPurgatory``,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -100,13 +100,13 @@ def register_cleaner_gauges(
     gauge(
         "LogCleaner",
         "max-buffer-utilization-percent",
-        lambda: 100 * cleaner.last_cleaning.map_share,
+        lambda: int(100 * cleaner.last_cleaning.map_share),
     )
-    gauge("LogCleaner", "max-clean-time-secs", lambda: cleaner.last_cleaning.duration_s)
+    gauge("LogCleaner", "max-clean-time-secs", lambda: int(cleaner.last_cleaning.duration_s))
     gauge(
         "LogCleaner",
         "max-compaction-delay-secs",
-        lambda: cleaner.last_cleaning.compaction_delay_ms / 1000,
+        lambda: cleaner.last_cleaning.compaction_delay_ms // 1000,
     )
     gauge("LogCleaner", "DeadThreadCount", lambda: int(has_ended()))
     gauge("LogCleanerManager", "max-dirty-percent", lambda: int(100 * cleaner.highest_ratio))
@@ -196,15 +196,15 @@ def register_process_gauges(metrics: Metrics, io: Path = Path("/proc/self/io")) 
     )
 
 
-def register_purgatories(metrics: Metrics, rooms: Mapping[str, Sized]) -> None:
-    """Registers the numbers of waiting requests, by kind: ``Produce``, ``Fetch`` and others."""
-    for kind, room in rooms.items():
+def register_purgatories(metrics: Metrics, waiting: Mapping[str, Callable[[], int]]) -> None:
+    """Registers how many operations wait, by kind: ``Produce``, ``Fetch`` and others."""
+    for kind, count in waiting.items():
         for name in ("PurgatorySize", "NumDelayedOperations"):
             metrics.gauge(
                 mbean(
                     "kafka.server", "DelayedOperationPurgatory", name, {"delayedOperation": kind}
                 ),
-                lambda room=room: len(room),  # type: ignore[misc]
+                count,
             )
 
 

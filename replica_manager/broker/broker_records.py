@@ -33,6 +33,7 @@ from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.group_loading import led_log
 from replica_manager.coordinators.group_service import GroupService
 from replica_manager.coordinators.group_settings import group_settings
+from replica_manager.coordinators.groups.timers import TimerKind
 from replica_manager.coordinators.transaction_service import TransactionService
 from replica_manager.coordinators.transaction_settings import transaction_settings
 from replica_manager.coordinators.transaction_verification import TransactionVerification
@@ -98,6 +99,7 @@ class BrokerRecords:
         state_changes: StateChangeSink,
         new_producer_id: Callable[[], Awaitable[int]],
         is_topic_deleted: Callable[[str], Awaitable[bool]],
+        partition_count: Callable[[str], Awaitable[int | None]],
         is_tracing: Callable[[], bool],
         metrics: Metrics,
         now_ms: Callable[[], int] = monotonic_ms,
@@ -151,6 +153,7 @@ class BrokerRecords:
             its_log,
             new_producer_id,
             is_topic_deleted,
+            partition_count,
             metadata_cache,
             links("txn-marker-sender"),
             metrics=metrics,
@@ -222,16 +225,18 @@ class BrokerRecords:
                 )
             )
         register_session_gauges(metrics, self.services.fetch_sessions)
+        groups = self.services.groups
         register_purgatories(
             metrics,
             {
-                "Produce": self.services.appends.waiting,
-                "Fetch": self.services.reads.waiting,
-                "DeleteRecords": self.services.deletions,
+                "Produce": self.services.appends.waiting.__len__,
+                "Fetch": self.services.reads.waiting.__len__,
+                "DeleteRecords": self.services.deletions.__len__,
+                "Heartbeat": lambda: groups.timer_count(TimerKind.SESSION),
+                "Rebalance": lambda: groups.timer_count(TimerKind.JOIN, TimerKind.SYNC),
             },
         )
         self.services.transactions.register_gauges(metrics)
-        groups = self.services.groups
         for name in groups.gauges():
             metrics.gauge(
                 mbean("kafka.coordinator.group", "GroupMetadataManager", name),

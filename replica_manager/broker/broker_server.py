@@ -351,6 +351,7 @@ class BrokerServer:
             state_changes=self._state_changes,
             new_producer_id=producer_ids.next_id,
             is_topic_deleted=metadata.is_topic_deleted,
+            partition_count=metadata.partition_count,
             is_tracing=lambda: self._trace,
             metrics=self.metrics,
         )

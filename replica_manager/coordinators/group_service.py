@@ -51,6 +51,7 @@ from replica_manager.coordinators.groups.events import (
 from replica_manager.coordinators.groups.group import GroupState
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.groups.requests import Request, Result
+from replica_manager.coordinators.groups.timers import TimerKind
 from replica_manager.log.producer_state_manager import AppendOrigin, VerificationGuard
 
 _log = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
@@ -182,6 +183,10 @@ class GroupService:
             "NumGroups": len(groups),
             **{name: states[state] for state, name in _GAUGES.items()},
         }
+
+    def timer_count(self, *kinds: TimerKind) -> int:
+        """How many timers of these kinds are set.  For any thread."""
+        return self._coordinator.timer_count(*kinds)
 
     def _say(self, text: str) -> None:
         _coordinator_log.info("[GroupCoordinator %d]: %s", self._settings.config.broker_id, text)

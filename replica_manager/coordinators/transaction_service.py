@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, TypeVar, assert_never
 
 from kio.schema.errors import ErrorCode
@@ -58,6 +59,7 @@ from replica_manager.request_errors import RequestRefused
 
 _log = logging.getLogger("kafka.coordinator.transaction.TransactionStateManager")
 _marker_log = logging.getLogger("kafka.coordinator.transaction.TransactionMarkerChannelManager")
+_scheduler_log = logging.getLogger("org.apache.kafka.server.util.KafkaScheduler")
 _R = TypeVar("_R", bound=Result)
 
 _ALL_REPLICAS: Final = -1
@@ -76,6 +78,7 @@ class TransactionService:
         led_log: Callable[[TopicPartition], OffsetsLog | None],
         new_producer_id: Callable[[], Awaitable[int]],
         is_topic_deleted: Callable[[str], Awaitable[bool]],
+        partition_count: Callable[[str], Awaitable[int | None]],
         metadata_cache: ZkMetadataCache,
         links: BrokerLinks,
         *,
@@ -85,12 +88,15 @@ class TransactionService:
         """``led_log`` returns a partition's log if this broker leads the partition, else None.
 
         ``new_producer_id`` raises RequestRefused if no producer id is available now.
-        ``is_topic_deleted`` raises ZkControllerError if it cannot be determined.
+        ``is_topic_deleted`` and ``partition_count``, which returns None for a topic that does not
+        exist, raise ZkControllerError if it cannot be determined.
         """
         self._settings = settings
         self._appends = appends
         self._new_producer_id = new_producer_id
         self._is_topic_deleted = is_topic_deleted
+        self._partition_count = partition_count
+        self._known_count = settings.default_partition_count
         self._unknown_topics: dict[str, None] = {}
         self._deleted_topics: set[str] = set()
         self._is_looking = False
@@ -143,9 +149,8 @@ class TransactionService:
         ``partition_count`` is the number of partitions of ``__transaction_state``; None if the
         topic does not exist yet.
         """
-        if partition_count is None:
-            partition_count = self._settings.default_partition_count
-        self._run.step(CoordinatorStartup(partition_count))
+        self._known_count = partition_count or self._settings.default_partition_count
+        self._run.step(CoordinatorStartup(self._known_count))
 
     async def stop(self) -> None:
         """Unloads all partitions, cancels all tasks, and closes the connections to brokers."""
@@ -208,7 +213,7 @@ class TransactionService:
             case AppendTransactionRecords():
                 self._run.begin(self._append(output))
             case Load():
-                self._run.begin(self._run.load(TRANSACTION_TOPIC, output, _log))
+                self._run.begin(self._load(output))
             case NewProducerId(wish_id):
                 self._run.begin(self._give_producer_id(wish_id))
             case SendMarkers():
@@ -221,6 +226,30 @@ class TransactionService:
                 assert_never(output)
 
     # ------------------------------------------------------------------ tasks
+
+    async def _load(self, load: Load) -> None:
+        """Loads a partition, unless the topic has another number of them than at the start.
+
+        Then every transactional id would belong to another partition, and what is open would be
+        lost: the partition stays as one that is being loaded.
+
+        Source: Kafka ``TransactionStateManager.validateTransactionTopicPartitionCountIsStable``.
+        """
+        with suppress(ZkControllerError):  # ZooKeeper does not say; it is asked at the next load
+            found = await self._partition_count(TRANSACTION_TOPIC)
+            count = found or self._settings.default_partition_count
+            if count != self._known_count:
+                _scheduler_log.error(
+                    "Uncaught exception in scheduled task 'load-txns-for-partition-%s-%d'",
+                    TRANSACTION_TOPIC,
+                    load.partition,
+                    extra={
+                        "cause": "org.apache.kafka.common.KafkaException: Transaction topic number "
+                        f"of partitions has changed from {self._known_count} to {count}"
+                    },
+                )
+                return
+        await self._run.load(TRANSACTION_TOPIC, load, _log)
 
     async def _append(self, append: AppendTransactionRecords) -> None:
         self._run.step(TransactionRecordsAppended(append.append_id, await self._appended(append)))

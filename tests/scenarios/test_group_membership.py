@@ -116,7 +116,7 @@ def test_ids_that_are_given_out_are_bounded_and_the_oldest_is_forgotten(
 
     assert a.ask_to_join() == "unknown_member_id"
     assert (b.ask_to_join(), c.ask_to_join()) == ("waiting", "waiting")
-    assert world.coordinator.timer_count == 4
+    assert world.coordinator.timer_count() == 4
 
 
 def test_heartbeats_tell_members_where_they_stand(world: GroupWorld) -> None:

@@ -408,6 +408,26 @@ def test_a_client_that_never_saw_its_id_is_waited_for_five_minutes_and_then_forg
     assert [*world.group.members] == [a.member_id]
 
 
+def test_another_member_leads_if_the_leader_does_not_join_in_time() -> None:
+    world = GroupWorld()
+    a, b = world.static_consumers("a", "b")
+    a.session_timeout_ms = 100_000
+    world.stable(a, b)
+    assert a.is_leader
+    b.protocols = (b.protocols[0]._replace(metadata=b"another"),)
+    b.join()
+
+    world.pass_ms(31_000)
+
+    assert b.is_leader
+    [line] = [line for line in world.lines if "Group leader" in line]
+    assert line.startswith(
+        f"INFO Group leader [member.id: {a.member_id}, group.instance.id: Some(instance-a)] failed "
+        f"to join before rebalance timeout, while new leader MemberMetadata(memberId={b.member_id},"
+    )
+    assert line.endswith(" was elected.")
+
+
 def test_only_static_members_are_left_and_none_joins_so_the_group_waits_again() -> None:
     world = GroupWorld()
     a, b = world.static_consumers("a", "b")
@@ -421,6 +441,11 @@ def test_only_static_members_are_left_and_none_joins_so_the_group_waits_again() 
     world.pass_ms(31_000)
     assert world.state == "PreparingRebalance"
     assert any("no members rejoined" in line for line in world.lines)
+    leader = f"Group leader [member.id: {a.member_id}, group.instance.id: Some(instance-a)]"
+    assert (
+        f"INFO {leader} failed to join before rebalance timeout, and the group couldn't proceed to "
+        "next generationbecause no member joined." in world.lines
+    )
 
     assert a.join() == "waiting"
     world.pass_ms(30_000)

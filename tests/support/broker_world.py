@@ -27,6 +27,7 @@ from replica_manager.broker.broker_records import BrokerRecords
 from replica_manager.broker.feature_epoch import FeatureEpoch
 from replica_manager.broker.zookeeper_metadata import zookeeper_administration
 from replica_manager.configuration.config import BrokerConfig
+from replica_manager.coordinators.group_settings import partition_count
 from replica_manager.coordinators.transaction_settings import is_topic_deleted
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.maintenance import LogMaintenance
@@ -238,6 +239,7 @@ class BrokerWorld:
             state_changes=self,
             new_producer_id=producer_ids.next_id,
             is_topic_deleted=self.is_topic_deleted,
+            partition_count=self.partition_count,
             is_tracing=lambda: self.is_tracing,
             metrics=self.metrics,
             now_ms=lambda: self.now_ms,
@@ -290,6 +292,10 @@ class BrokerWorld:
 
     async def learn_topics(self, topics: Sequence[str]) -> None:
         """Nothing: no topic has a configuration of its own."""
+
+    async def partition_count(self, topic: str) -> int | None:
+        """As ZooKeeper has it."""
+        return partition_count(cast(ZooKeeperSession, self.session), topic)
 
     async def is_topic_deleted(self, topic: str) -> bool:
         """As ZooKeeper has it."""

@@ -127,9 +127,10 @@ class GroupCoordinator:
         """The time of the next Tick; None if none is needed."""
         return self._manager.timers.next_deadline_ms()
 
-    @property
-    def timer_count(self) -> int:
-        return len(self._manager.timers)
+    def timer_count(self, *kinds: TimerKind) -> int:
+        """How many timers of these kinds are set; of all without any.  For any thread."""
+        timers = list(self._manager.timers)
+        return sum(each.kind in kinds for each in timers) if kinds else len(timers)
 
     def partition_for(self, group_id: str) -> int:
         """The partition whose leader coordinates the group, for FindCoordinator."""

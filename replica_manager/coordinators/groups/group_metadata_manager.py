@@ -127,6 +127,11 @@ class GroupMetadataManager:
         text = f"[GroupMetadataManager brokerId={broker_id}] {text}"
         self.outbox.append(CoordinatorLogLine(level, name, text))
 
+    def say_of_group(self, text: str) -> None:
+        """Logs a line about a group's members, with the logger ``GroupMetadata``."""
+        name = "kafka.coordinator.group.GroupMetadata"
+        self.outbox.append(CoordinatorLogLine(Level.INFO, name, text))
+
     def say_loaded(self, group: GroupMetadata, member: Member) -> None:
         """Logs a member that was read from ``__consumer_offsets``."""
         text = f"Loaded member {member} in group {group.group_id} with generation"

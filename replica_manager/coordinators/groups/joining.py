@@ -138,7 +138,7 @@ class Joining:
                     group, group.members[old_member_id], new_member_id, request
                 )
                 return
-            self._say_created(group, request, new_member_id, "and add to the group")
+            self._say_created(group, request, new_member_id, "for this member and add to the group")
             self._add(group, request, new_member_id)
         elif request.requires_known_member_id:
             self._say_created(
@@ -154,11 +154,11 @@ class Joining:
         self, group: GroupMetadata, request: JoinGroup, member_id: str, what: str
     ) -> None:
         instance = request.group_instance_id
-        who = (
-            "Dynamic member with unknown member id"
-            if instance is None
-            else f"Static member with groupInstanceId={instance} and unknown member id"
-        )
+        who = f"Static member with groupInstanceId={instance} and unknown member id"
+        if instance is None:
+            # Kafka has two sentences.
+            kind = "member" if request.requires_known_member_id else "Member"
+            who = f"Dynamic {kind} with unknown member id"
         self._manager.say(
             Level.INFO,
             f"{who} joins group {group.group_id} in {group.state.label} state. Created a new"

@@ -30,6 +30,7 @@ from replica_manager.coordinators.groups.member import Member
 from replica_manager.coordinators.groups.requests import JoinResult, SyncGroup, SyncResult
 from replica_manager.coordinators.groups.sessions import Sessions
 from replica_manager.coordinators.groups.timers import GroupTimer, TimerKind
+from zkcontroller.state_changes.kafka_values import option
 
 
 class Rebalance:
@@ -109,7 +110,7 @@ class Rebalance:
             )
         for member in missing:
             self._sessions.drop(group, member)
-        if not group.elect_joined_leader() and group.members:
+        if not self._elect_joined_leader(group) and group.members:
             # Only static members are left, and none has joined: wait until they join or their
             # sessions end.
             manager.say(
@@ -124,6 +125,23 @@ class Rebalance:
             self._announce_generation(group)
         else:
             self._become_empty(group)
+
+    def _elect_joined_leader(self, group: GroupMetadata) -> bool:
+        before = None if group.leader_id is None else group.members[group.leader_id]
+        has_leader = group.elect_joined_leader()
+        if before is not None and before.parked_join is None:
+            then = (
+                f"while new leader {group.members[group.leader_id or '']} was elected"
+                if has_leader
+                # Kafka's sentence lacks the blank, too.
+                else "and the group couldn't proceed to next generationbecause no member joined"
+            )
+            self._manager.say_of_group(
+                f"Group leader [member.id: {before.member_id}, group.instance.id:"
+                f" {option(before.group_instance_id)}] failed to join before rebalance timeout,"
+                f" {then}."
+            )
+        return has_leader
 
     def _announce_generation(self, group: GroupMetadata) -> None:
         manager = self._manager

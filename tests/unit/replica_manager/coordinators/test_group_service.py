@@ -46,6 +46,7 @@ from replica_manager.coordinators.groups.requests import (
     SyncResult,
     WantedOffsets,
 )
+from replica_manager.coordinators.groups.timers import TimerKind
 from replica_manager.log.files import FileSlice
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
@@ -198,8 +199,11 @@ async def test_offsets_and_rebalances_are_counted_and_loads_timed(tmp_path: Path
 
         assert world.measured["group-completed-rebalance-count"] == 0
         joined = await world.join()
+        assert world.service.timer_count(TimerKind.JOIN, TimerKind.SYNC) == 1
         await world.sync(joined)
         await world.heartbeat(joined)
+        assert world.service.timer_count(TimerKind.SESSION) == 1
+        assert world.service.timer_count(TimerKind.JOIN, TimerKind.SYNC) == 0
         assert world.measured["group-completed-rebalance-count"] == 1
         world.logs.resign(world.partition)
         assert await world.commit(44, member=joined) is not ErrorCode.none

@@ -6,6 +6,7 @@ The broker reaches itself by a socket, as it reaches others.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -323,6 +324,22 @@ async def test_offsets_of_groups_not_added_to_the_transaction_are_refused(tmp_pa
         world.groups.on_resigned(TopicPartition(OFFSETS_TOPIC, 0), None)
         moved = await world.commit_offsets(producer, "orders")
         assert moved == {"orders": ErrorCode.not_coordinator}
+
+
+async def test_a_partition_is_not_served_if_the_topic_has_another_number_of_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with coordinating(tmp_path) as world:
+        partitions = {str(number): [1] for number in range(3)}
+        topic = json.dumps({"version": 2, "partitions": partitions}).encode()
+        world.session.write(Create(TopicZnode.path(TRANSACTION_TOPIC), topic))
+
+        world.transactions.on_led(TopicPartition(TRANSACTION_TOPIC, 0), 100)
+
+        async with asyncio.timeout(PATIENCE_S):
+            while "load-txns-for-partition-__transaction_state-0" not in caplog.text:
+                await asyncio.sleep(0)
+        assert (await world.init())[0] is ErrorCode.coordinator_load_in_progress
 
 
 @pytest.mark.parametrize("is_old", [True, False])
