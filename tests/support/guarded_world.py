@@ -61,10 +61,15 @@ def guarded_world(executor: ThreadPoolExecutor) -> BrokerWorld:
     return world
 
 
-def permit(world: BrokerWorld, pattern: ResourcePattern, *operations: AclOperation) -> None:
-    """Rules that allow alice something."""
+def permit(
+    world: BrokerWorld,
+    pattern: ResourcePattern,
+    *operations: AclOperation,
+    kind: PermissionType = PermissionType.ALLOW,
+) -> None:
+    """Rules that allow alice something, or deny it."""
     bindings = [
-        AclBinding(pattern, AccessControlEntry("User:alice", "*", each, PermissionType.ALLOW))
+        AclBinding(pattern, AccessControlEntry("User:alice", "*", each, kind))
         for each in operations
     ]
     assert set(world.create_acls(bindings)) == {ErrorCode.none}

@@ -70,7 +70,12 @@ async def handle(
         broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, names
     )
     deletable = await allowed_names(broker, context, AclOperation.DELETE, ResourceType.TOPIC, names)
-    async for name in in_slices(dict.fromkeys(names)):
+    meant = {
+        topic.name: None async for topic in in_slices(topics) if not _is_hidden(topic, describable)
+    }
+    async for name in in_slices(meant):
+        if name is None:
+            continue  # no topic has the id
         if name not in deletable:
             errors[name] = ErrorCode.topic_authorization_failed
         elif name not in snapshot.partitions:
@@ -93,10 +98,14 @@ def _result(
 ) -> tuple[_Named, ErrorCode]:
     if topic.name is None:
         return topic, ErrorCode.unknown_topic_id
-    if topic.topic_id is not None and topic.name not in describable:
-        # The client sent the topic id, but may not learn the topic's name.
+    if _is_hidden(topic, describable):
         return _Named(None, topic.topic_id), ErrorCode.topic_authorization_failed
     return topic, errors[topic.name]
+
+
+def _is_hidden(topic: _Named, describable: Mapping[str, None]) -> bool:
+    """Whether the client has sent the topic's id, but may not learn its name."""
+    return topic.topic_id is not None and topic.name is not None and topic.name not in describable
 
 
 def refuse(

@@ -10,7 +10,13 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kafka_common.acls import AclOperation, PatternType, ResourcePattern, ResourceType
+from kafka_common.acls import (
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
 from kafka_common.protocol.api_versions import ApiKey
 from replica_manager.server.authorization import CLUSTER_GATES
 from replica_manager.server.zookeeper_handlers import HANDLERS
@@ -30,7 +36,7 @@ from tests.support.guarded_world import (
     schema,
     topic,
 )
-from zkcontroller.zookeeper.znodes import TopicZnode
+from zkcontroller.zookeeper.znodes import DeleteTopicZnode, TopicZnode
 
 NOT_ASKED = -(2**31)
 
@@ -140,6 +146,10 @@ def test_topics_are_deleted_by_who_may_and_hidden_from_who_may_not_see_them(
         (None, DENIED),
         (None, ErrorCode.unknown_topic_id),
     ]
+    permit(world, topic("invoices"), AclOperation.DELETE)
+    permit(world, topic("invoices"), AclOperation.DESCRIBE, kind=PermissionType.DENY)
+    assert delete((None, INVOICES_ID)) == [(None, DENIED)]
+    assert world.znode(DeleteTopicZnode.path("invoices")) is None
     permit(world, topic("orders"), AclOperation.DELETE)
     assert delete(("orders", None)) == [("orders", ErrorCode.request_timed_out)]
 
