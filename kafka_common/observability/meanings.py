@@ -330,6 +330,12 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "zookeepersaslauthentications": "Logins at ZooKeeper by SASL that succeeded.",
         "zookeepersyncconnects": "Connections to ZooKeeper that were made.",
     },
+    "kafka_server_leaderreplication_": {
+        "byte_rate": "Bytes a second that this broker sends to throttled replicas.",
+    },
+    "kafka_server_followerreplication_": {
+        "byte_rate": "Bytes a second that this broker's throttled replicas fetch.",
+    },
     "kafka_server_snapshotemitter_": {
         "latestsnapshotgeneratedagems": "Milliseconds since this node last made a snapshot.",
         "latestsnapshotgeneratedbytes": "Bytes of the last snapshot that this node made.",

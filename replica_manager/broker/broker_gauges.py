@@ -30,6 +30,7 @@ from replica_manager.replication.log_dir_moves import LogDirMoves
 from replica_manager.replication.partition import Partition, Role
 from replica_manager.replication.replica_fetchers import ReplicaFetchers
 from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.throttle import ReplicationThrottles
 
 Labels = dict[str, str]
 
@@ -206,6 +207,15 @@ def register_purgatories(metrics: Metrics, waiting: Mapping[str, Callable[[], in
                 ),
                 count,
             )
+
+
+def register_throttles(metrics: Metrics, throttles: ReplicationThrottles) -> None:
+    """Shows the rates of throttled replicas; both are 0 while none is throttled.
+
+    Source: Kafka ``ReplicationQuotaManager``.
+    """
+    metrics.sensor("kafka.server:type=LeaderReplication", throttles.leader)
+    metrics.sensor("kafka.server:type=FollowerReplication", throttles.follower)
 
 
 def register_session_gauges(metrics: Metrics, sessions: FetchSessionCache) -> None:

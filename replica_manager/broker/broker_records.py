@@ -28,6 +28,7 @@ from replica_manager.broker.broker_gauges import (
     register_purgatories,
     register_replica_gauges,
     register_session_gauges,
+    register_throttles,
 )
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.group_loading import led_log
@@ -111,6 +112,7 @@ class BrokerRecords:
         """
         now = config()
         self._storage = storage
+        self._throttles = throttles
         self._metrics = metrics
         self._max_transaction_timeout_ms = now.integer("transaction.max.timeout.ms")
         replicas = ReplicaManager(
@@ -225,6 +227,7 @@ class BrokerRecords:
                 )
             )
         register_session_gauges(metrics, self.services.fetch_sessions)
+        register_throttles(metrics, self._throttles)
         groups = self.services.groups
         register_purgatories(
             metrics,

@@ -22,7 +22,7 @@ class SegmentFacts(NamedTuple):
     """The largest timestamp of its records, or the file's time if they have none."""
 
 
-class Rule(Enum):
+class DeletionRule(Enum):
     """Why segments are deleted."""
 
     LOG_START = "the log start offset is behind them"
@@ -34,7 +34,7 @@ class RetentionBreach(NamedTuple):
     """The number of oldest segments to delete, and the rule that deletes them."""
 
     segments: int
-    rule: Rule
+    rule: DeletionRule
 
 
 def breaches(
@@ -56,16 +56,20 @@ def breaches(
     def below_start(place: int) -> bool:
         return place + 1 < len(segments) and segments[place + 1].base_offset <= log_start_offset
 
-    rules: list[tuple[Rule, Callable[[int], bool]]] = [(Rule.LOG_START, below_start)]
+    rules: list[tuple[DeletionRule, Callable[[int], bool]]] = [
+        (DeletionRule.LOG_START, below_start)
+    ]
     if config.is_deleted:
         total = sum(segment.size for segment in segments)
         if 0 <= config.retention_bytes <= total:
             excess = total - config.retention_bytes
             sums = list(accumulate(segment.size for segment in segments))
-            rules.append((Rule.SIZE, lambda place: sums[place] <= excess))
+            rules.append((DeletionRule.SIZE, lambda place: sums[place] <= excess))
         if config.retention_ms >= 0:
             oldest = now_ms - config.retention_ms
-            rules.append((Rule.TIME, lambda place: segments[place].largest_timestamp < oldest))
+            rules.append(
+                (DeletionRule.TIME, lambda place: segments[place].largest_timestamp < oldest)
+            )
     for rule, may_go in rules:
         count = _prefix(segments, may_go, log_end_offset, high_watermark)
         if count:

@@ -79,7 +79,7 @@ from replica_manager.log.producer_state_manager import (
     ProducerStateManager,
     VerificationGuard,
 )
-from replica_manager.log.retention import Rule, SegmentFacts, breaches
+from replica_manager.log.retention import DeletionRule, SegmentFacts, breaches
 from replica_manager.log.segment import LogSegment, TimestampedOffset
 from replica_manager.log.transaction_index import AbortedTransaction
 from replica_manager.log.truncation_plans import (
@@ -846,7 +846,7 @@ class UnifiedLog:
         self._producers.end_offset = max(self._producers.end_offset, offset)
         return True
 
-    def delete_segments(self, segments: Sequence[LogSegment], rule: Rule) -> None:
+    def delete_segments(self, segments: Sequence[LogSegment], rule: DeletionRule) -> None:
         """Deletes the given oldest segments and raises the log start offset.
 
         If all segments are given, a new empty one is rolled first.
@@ -866,12 +866,12 @@ class UnifiedLog:
                 self._local.remove_segments(to_delete)
                 self._delete_snapshots(to_delete)
 
-    def _log_deletion(self, segments: Sequence[LogSegment], rule: Rule) -> None:
+    def _log_deletion(self, segments: Sequence[LogSegment], rule: DeletionRule) -> None:
         """Writes why segments are deleted.
 
         Source: Kafka ``StartOffsetBreach``, ``RetentionSizeBreach``, ``RetentionMsBreach``.
         """
-        if rule is Rule.LOG_START:
+        if rule is DeletionRule.LOG_START:
             _log.info(
                 "%s Deleting segments due to log start offset %d breach: %s",
                 self._prefix, self._log_start_offset, ",".join(map(str, segments)),
@@ -880,7 +880,7 @@ class UnifiedLog:
         size = self.size
         for segment in segments:
             size -= segment.size
-            if rule is Rule.SIZE:
+            if rule is DeletionRule.SIZE:
                 _log.info(
                     "%s Deleting segment %s due to log retention size %d breach. Log size after "
                     "deletion will be %d.",

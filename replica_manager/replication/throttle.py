@@ -34,7 +34,7 @@ class _Sample:
     """The bytes of throttled replicas in one time window."""
 
     started_ms: int
-    bytes_seen: int = 0
+    bytes_seen: float = 0
 
 
 class ReplicationThrottle:
@@ -69,10 +69,12 @@ class ReplicationThrottle:
         partitions = self._throttled[partition.topic]
         return partitions is None or partition.partition in partitions
 
-    def record(self, size: int) -> None:
+    def record(self, size: float) -> None:
         """Records ``size`` bytes that throttled replicas sent or received."""
         now_ms = self._now_ms()
-        self._forget_old(now_ms)
+        oldest_ms = self._oldest_ms(now_ms)
+        while self._samples and self._samples[0].started_ms < oldest_ms:
+            self._samples.popleft()
         if not self._samples or now_ms - self._samples[-1].started_ms >= self._sample_ms:
             self._samples.append(_Sample(now_ms))
         self._samples[-1].bytes_seen += size
@@ -83,19 +85,22 @@ class ReplicationThrottle:
         return self.rate() > self.bytes_per_second
 
     def rate(self) -> float:
-        """The bytes per second of throttled replicas, over the last ``samples`` windows."""
+        """The bytes per second of throttled replicas, over the last windows.  For any thread."""
         now_ms = self._now_ms()
-        self._forget_old(now_ms)
-        if not self._samples:
+        oldest_ms = self._oldest_ms(now_ms)
+        samples = [each for each in list(self._samples) if each.started_ms >= oldest_ms]
+        if not samples:
             return 0.0
-        seen = sum(sample.bytes_seen for sample in self._samples)
-        elapsed_ms = max(now_ms - self._samples[0].started_ms, self._sample_ms)
+        seen = sum(sample.bytes_seen for sample in samples)
+        elapsed_ms = max(now_ms - samples[0].started_ms, self._sample_ms)
         return seen * 1000 / elapsed_ms
 
-    def _forget_old(self, now_ms: int) -> None:
-        oldest_ms = now_ms - self._most_samples * self._sample_ms
-        while self._samples and self._samples[0].started_ms < oldest_ms:
-            self._samples.popleft()
+    def attributes(self) -> dict[str, float]:
+        """The rate as a metric."""
+        return {"byte-rate": self.rate()}
+
+    def _oldest_ms(self, now_ms: int) -> int:
+        return now_ms - self._most_samples * self._sample_ms
 
 
 class ReplicationThrottles:

@@ -256,6 +256,11 @@ def test_a_completion_is_written_until_it_is_there() -> None:
     world.answer_markers(1)
     world.answer_markers(2)
     assert world.coordinator.markers.unwritten_count == 1
+    [line] = [each.text for each in world.lines if "append transaction log" in each.text]
+    assert line.endswith(
+        "not resetting pending state Some(CompleteCommit) but just returning the error in the "
+        "callback to let the caller retry"
+    )
     # Nothing can begin meanwhile.
     assert world.init().error is ErrorCode.concurrent_transactions
     world.pass_ms(5 * MARKER_RETRY_MS)

@@ -75,6 +75,11 @@ def test_a_record_that_cannot_be_written_is_logged_in_kafkas_words() -> None:
     [line] = [each.text for each in world.lines if "append transaction log" in each.text]
     assert "for TxnTransitMetadata(producerId=1000, lastProducerId=" in line
     assert "txnState=Empty, topicPartitions=Set(), txnStartTimestamp=" in line
+    assert line.endswith(
+        " transition failed due to COORDINATOR_NOT_AVAILABLE, resetting pending state from "
+        "Some(Empty), aborting state transition and returning COORDINATOR_NOT_AVAILABLE in the "
+        "callback"
+    )
 
 
 def test_a_coordinator_has_a_bound_on_transactional_ids_and_serves_those_it_has(

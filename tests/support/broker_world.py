@@ -227,11 +227,12 @@ class BrokerWorld:
             self.look_at_clock,
         )
         producer_ids = ProducerIdsFromZooKeeper(session, executor, 1)
+        self.throttles = ReplicationThrottles(1, lambda: self.now_ms)
         self.parts = BrokerRecords(
             1,
             lambda: self.config,
             self.storage,
-            ReplicationThrottles(1, lambda: self.now_ms),
+            self.throttles,
             self.cache,
             isr_route=lambda _: NoController(),
             security={self.config.listeners.inter_broker: PLAINTEXT},

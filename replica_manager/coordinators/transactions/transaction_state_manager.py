@@ -27,6 +27,7 @@ from replica_manager.coordinators.transactions.events import (
 from replica_manager.coordinators.transactions.records import encode_key, encode_value
 from replica_manager.coordinators.transactions.requests import Result
 from replica_manager.coordinators.transactions.transaction import Transaction, Transit
+from zkcontroller.state_changes.kafka_values import option
 
 TRANSACTION_TOPIC: Final = "__transaction_state"
 
@@ -153,27 +154,45 @@ class TransactionStateManager:
         if isinstance(known, ErrorCode):
             then(known)
             return
+        partition = self.partition_for(transactional_id)
 
         def when_appended(error: ErrorCode) -> None:
             response_error = _APPEND_ERRORS.get(error, error)
             transaction = self.current(transactional_id, coordinator_epoch)
+            failed = (
+                f"TransactionalId {transactional_id} append transaction log for {transit}"
+                f" transition failed due to {response_error.name.upper()},"
+            )
             if isinstance(transaction, ErrorCode):
-                response_error = transaction if response_error is ErrorCode.none else response_error
+                if response_error is ErrorCode.none:
+                    response_error = transaction
+                    failed = (
+                        "The cached coordinator metadata does not exist in the cache anymore for"
+                        f" {transactional_id} after appended its new metadata {transit} to the"
+                        f" transaction log (txn topic partition {partition}) while it was"
+                        f" {coordinator_epoch} before appending;"
+                    )
+                what = f"aborting state transition and returning {response_error.name.upper()} in"
+                self.say_of_log(Level.INFO, f"{failed} {what} the callback")
             elif response_error is ErrorCode.none:
                 transaction.complete(transit)
-            elif not stays_pending:
-                transaction.pending_state = None
-            if response_error is not ErrorCode.none:
-                self.say_of_log(
-                    Level.INFO,
-                    f"TransactionalId {transactional_id} append transaction log for {transit}"
-                    f" transition failed due to {error.name.upper()}, returning"
-                    f" {response_error.name.upper()} in the callback",
+            else:
+                state = transaction.pending_state
+                pending = option(None if state is None else state.label)
+                what = (
+                    f"not resetting pending state {pending} but just returning the error in the"
+                    " callback to let the caller retry"
+                    if stays_pending
+                    else f"resetting pending state from {pending}, aborting state transition and"
+                    f" returning {response_error.name.upper()} in the callback"
                 )
+                self.say_of_log(Level.INFO, f"{failed} {what}")
+                if not stays_pending:
+                    transaction.pending_state = None
             then(response_error)
 
         self.append(
-            self.partition_for(transactional_id),
+            partition,
             [SimpleRecord(encode_key(transactional_id), encode_value(transit))],
             transit.timeout_ms,
             when_appended,

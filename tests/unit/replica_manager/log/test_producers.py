@@ -15,7 +15,7 @@ from kafka_common.errors import (
 )
 from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.producer_state_manager import AppendOrigin
-from replica_manager.log.retention import Rule
+from replica_manager.log.retention import DeletionRule
 from tests.support.log_world import START_MS, LogWorld, at, batch, content, end_transaction, read
 
 LAST_SEQUENCE = 2**31 - 1
@@ -315,7 +315,7 @@ def test_deleted_segments_end_a_transaction_that_began_in_them(world: LogWorld) 
     log.update_high_watermark(10)
     assert log.last_stable_offset == 0
 
-    log.delete_segments([next(iter(log.segments))], Rule.TIME)
+    log.delete_segments([next(iter(log.segments))], DeletionRule.TIME)
 
     assert (log.log_start_offset, log.last_stable_offset) == (5, 5)
     end_transaction(log, 7, commit=False)

@@ -18,7 +18,7 @@ from kafka_common.model import TopicPartition
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogManager
-from replica_manager.log.retention import Rule
+from replica_manager.log.retention import DeletionRule
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.replica_fetcher import append_as_follower
 from tests.support.log_world import START_MS, LogWorld, at, base_offsets, batch, content, files
@@ -168,7 +168,7 @@ def test_producers_whose_records_were_all_deleted_are_remembered_until_they_expi
     world.environment = structs.replace(world.environment, producer_id_expiration_ms=lambda: 1_000)
     log = filled(world.open(), 3)
 
-    log.delete_segments(list(log.segments), Rule.TIME)
+    log.delete_segments(list(log.segments), DeletionRule.TIME)
 
     assert log.append_as_leader(sent(3), 0).first_offset == 3
     world.now_ms = START_MS + 1_000

@@ -236,3 +236,14 @@ def test_a_follower_that_is_held_back_waits_as_if_there_was_nothing(world: Broke
 
     assert len(response.records) == 0
     assert expired == [True]
+
+
+def test_operators_see_how_fast_throttled_replicas_move(world: BrokerWorld) -> None:
+    world.parts.register_gauges(counts_partitions=False)
+    throttles = world.throttles
+    throttles.follower.record(5_000)
+
+    shown = world.metrics.snapshot()
+
+    assert shown["kafka.server:type=LeaderReplication"] == {"byte-rate": 0.0}
+    assert shown["kafka.server:type=FollowerReplication"] == {"byte-rate": 5_000.0}

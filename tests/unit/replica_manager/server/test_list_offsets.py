@@ -22,7 +22,7 @@ from replica_manager.log.log_values import (
     MAX_TIMESTAMP,
 )
 from replica_manager.log.offsets_by_time import TimestampSearch
-from replica_manager.log.retention import Rule
+from replica_manager.log.retention import DeletionRule
 from replica_manager.log.segment import TimestampedOffset
 from replica_manager.log.unified_log import UnifiedLog
 from tests.support.broker_world import BrokerWorld, metadata
@@ -237,7 +237,7 @@ def test_a_search_begins_anew_when_its_segment_was_deleted_meanwhile(world: Brok
     fill(world, 100)
     stale = log.search_offset_by_timestamp(START_MS)
     assert isinstance(stale, TimestampSearch)
-    log.delete_segments(list(log.segments)[:1], Rule.TIME)
+    log.delete_segments(list(log.segments)[:1], DeletionRule.TIME)
     for task in list(world.logs.environment.deferred_tasks.take_due(2**62)):
         task.action()
     with pytest.raises(FileNotFoundError):
