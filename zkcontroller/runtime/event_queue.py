@@ -1,6 +1,6 @@
 """The queue between the threads: any thread puts events, the event thread takes them.
 
-Source: Kafka ``ControllerEventManager`` and ``QueuedEvent``.  Two deviations:
+Source: Kafka ``ControllerEventManager`` and ``QueuedEvent``.  Three deviations:
 
 * **A watch event that already waits is not queued again.**  A watch event has no data; it only
   says which znodes to read again.  The waiting event will read them later, and will see the change
@@ -10,6 +10,7 @@ Source: Kafka ``ControllerEventManager`` and ``QueuedEvent``.  Two deviations:
   limited because equal ones are dropped, that of responses by the requests sent, and the
   controller's own events wait at most once per kind.  Only clients may send any number of events:
   those with a ``request_id``.
+* **A changed default of unclean elections outlives a session**, as its event carries the value.
 """
 
 from __future__ import annotations
@@ -21,10 +22,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_common.errors import EventQueueFull, IllegalState
-from zkcontroller.core.events import WATCH_EVENTS, Event, RequestEvent
+from zkcontroller.core.events import (
+    WATCH_EVENTS,
+    Event,
+    RequestEvent,
+    UncleanLeaderElectionEnable,
+)
 
 REQUEST_CAPACITY: Final = 1_000
 """The number of requests that may wait; the next one is refused."""
+_LASTING: Final = UncleanLeaderElectionEnable
+"""An event that carries what Kafka reads from its configuration when it elects."""
 
 
 @dataclass(eq=False, slots=True)
@@ -78,16 +86,23 @@ class EventQueue:
             return self._append(event)
 
     def clear_and_put(self, event: Event) -> QueuedEvent:
-        """Removes and preempts all waiting events and queues the event, in one atomic step."""
+        """Removes and preempts all waiting events and queues the event, in one atomic step.
+
+        The last change of a configuration stays, behind the event: nothing would bring it again.
+        """
         with self._changed:
             drained = list(self._waiting)
+            lasting = [each.event for each in drained if isinstance(each.event, _LASTING)][-1:]
             self._waiting.clear()
             self._waiting_watches.clear()
             self._requests = 0
             for queued in drained:
                 self._spend(queued)
                 self._preempt(queued.event)
-            return self._append(event)
+            first = self._append(event)
+            for each in lasting:
+                self._append(each)
+            return first
 
     def take(self, timeout_s: float | None = None) -> QueuedEvent | None:
         """Waits for the next event and removes it from the queue; None after ``timeout_s``."""

@@ -16,6 +16,7 @@ from zkcontroller.core.events import (
     Expire,
     RegisterBrokerAndReelect,
     TopicChange,
+    UncleanLeaderElectionEnable,
     UpdateMetadataResponseReceived,
 )
 from zkcontroller.runtime.event_queue import EventQueue
@@ -98,6 +99,20 @@ def test_clear_and_put_preempts_what_was_queued_in_the_callers_thread() -> None:
         (ControlledShutdown(1, 72, request_id=5), "zookeeper"),
     ]
     assert f.take_all() == [Expire()]
+
+
+def test_a_changed_default_of_unclean_elections_outlives_a_clear() -> None:
+    f = Fixture()
+    for event in (
+        UncleanLeaderElectionEnable(False),
+        TopicChange(),
+        UncleanLeaderElectionEnable(True),
+    ):
+        f.queue.put(event)
+
+    f.queue.clear_and_put(Expire())
+
+    assert f.take_all() == [Expire(), UncleanLeaderElectionEnable(True)]
 
 
 def test_after_a_clear_the_same_watch_may_be_queued_again() -> None:
