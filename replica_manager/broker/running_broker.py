@@ -42,8 +42,9 @@ class RunningBroker(Struct, frozen=True):
         """Registers the endpoints that ``config`` advertises, if they have changed.  Blocks."""
         endpoints = self.listeners.advertised(config)
         if endpoints != self.listeners.endpoints:
-            self.listeners.endpoints = endpoints
             self.membership.advertise(endpoints)
+            # Not before: if ZooKeeper refuses them, they are still to be registered.
+            self.listeners.endpoints = endpoints
             self.write_status()
 
     def write_status(self) -> None:

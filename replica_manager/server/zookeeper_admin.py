@@ -185,7 +185,10 @@ class ZooKeeperAdmin:
         )
 
     def _write_partitions(self, plan: _PartitionPlan) -> bool:
-        """Writes the topic's znode; returns False if it has changed since it was read."""
+        """Writes the topic's znode; returns False if it has changed since it was read.
+
+        It has not if it says what was to be written: the reply to a write can be lost.
+        """
         _log.info(
             "Creating %d partitions for '%s' with the following replica assignment: %s.",
             len(plan.added),
@@ -196,7 +199,9 @@ class ZooKeeperAdmin:
         data = TopicZnode(plan.topic_id, plan.partitions).encode()
         written = self._session.write(SetData(path, data, plan.zk_version))
         if written is ZkCode.BAD_VERSION:
-            return False
+            found = optional(path, self._session.read(path))
+            known = {} if found is None else TopicZnode.decode(plan.topic, found.data).partitions
+            return all(known.get(each) == added for each, added in plan.added.items())
         required(path, written)
         return True
 

@@ -65,22 +65,31 @@ def write_entity_config(
     if ControllerZnode.decode(controller.data).kraft_controller_epoch > 0:
         raise RequestRefused(ErrorCode.stale_controller_epoch, "the controller is in KRaft mode")
     path, data = ConfigZnode.path(entity_path), ConfigZnode(config).encode()
+    if _is_set(session, controller.zk_version, path, data):
+        return
+    created = session.write(Create(path, data))
+    if created is ZkCode.NO_NODE:  # the parent znode (the user of a client id) is missing
+        session.create_missing([path.rpartition("/")[0]])
+        created = session.write(Create(path, data))
+    if created is ZkCode.NODE_EXISTS and _is_set(session, controller.zk_version, path, data):
+        return  # another broker has created it, or this one, and the reply was lost
+    required(path, created)
+
+
+def _is_set(session: ZooKeeperSession, controller_zk_version: int, path: str, data: bytes) -> bool:
+    """Writes an entity's znode; returns False if there is none."""
     written = session.perform(
-        ZkTransaction([Check(ControllerZnode.PATH, controller.zk_version), SetData(path, data)])
+        ZkTransaction([Check(ControllerZnode.PATH, controller_zk_version), SetData(path, data)])
     )
     if isinstance(written, Committed):
-        return
+        return True
     if written.failed_index == 0 and written.code in (ZkCode.BAD_VERSION, ZkCode.NO_NODE):
         raise RequestRefused(ErrorCode.stale_controller_epoch, "the controller has moved")
     if written.failed_index == 0:
         raise ZooKeeperRefused(ControllerZnode.PATH, written.code.name)
     if written.code is not ZkCode.NO_NODE:
         raise ZooKeeperRefused(path, written.code.name)
-    created = session.write(Create(path, data))
-    if created is ZkCode.NO_NODE:  # the parent znode (the user of a client id) is missing
-        session.create_missing([path.rpartition("/")[0]])
-        created = session.write(Create(path, data))
-    required(path, created)
+    return False
 
 
 def delete_empty_entity(session: ZooKeeperSession, entity_path: str) -> bool:

@@ -596,3 +596,45 @@ async def test_what_was_refused_is_read_again_after_a_pause() -> None:
 
     # Nothing is read again once an answer has come.
     assert reads == 3
+
+
+class RepeatingSession(BrokersSession):
+    """Each write is made twice, as if the reply to the first had been lost with its connection."""
+
+    @override
+    def write(self, operation: Any) -> Any:
+        super().write(operation)
+        return super().write(operation)
+
+
+def test_a_configuration_whose_creation_was_answered_late_is_created(
+    executor: ThreadPoolExecutor,
+) -> None:
+    world = World(executor)
+    session = RepeatingSession(world.zookeeper)
+    session.start()
+
+    entity_configs.write_entity_config(
+        cast(ZooKeeperSession, session), "clients/new", {"producer_byte_rate": "7"}
+    )
+
+    found = world.znodes("/config")[ConfigZnode.path("clients/new")]
+    assert found == ConfigZnode({"producer_byte_rate": "7"}).encode()
+
+
+def test_partitions_whose_creation_was_answered_late_are_created(
+    executor: ThreadPoolExecutor,
+) -> None:
+    world = World(executor)
+    session = RepeatingSession(world.zookeeper)
+    session.start()
+    admin = ZooKeeperAdmin(cast(ZooKeeperSession, session), executor)
+    wanted = NewPartitions("orders", 3)
+    brokers = {broker_id: broker(broker_id) for broker_id in (1, 2)}
+
+    added = world.run(admin.create_partitions(wanted, brokers, lambda _: None))
+
+    assert sorted(added) == [0, 1, 2]
+    data = world.znodes("/brokers/topics")[TopicZnode.path("orders")]
+    assert data is not None
+    assert sorted(TopicZnode.decode("orders", data).partitions) == [0, 1, 2]
