@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,9 +135,9 @@ class GatheringDoor:
                 client.sendall(data)
 
 
-def jaas_flags(directory: Path) -> tuple[str, ...]:
+def jaas_flags(directory: Path, known: Mapping[str, str] = USERS) -> tuple[str, ...]:
     """The JVM's flags by which a server knows the users."""
-    users = "\n".join(f'    user_{name}="{password}"' for name, password in USERS.items())
+    users = "\n".join(f'    user_{name}="{password}"' for name, password in known.items())
     jaas = directory / "jaas.conf"
     jaas.write_text(
         "Server {\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -268,6 +269,41 @@ def test_wrong_credentials_end_the_session_for_good(
     for auth in (sasl("alice", "guessed"), (("sasl", "nobody:guessed"),)):
         with pytest.raises(AuthenticationFailed):
             open_client(server.plain, auth=auth)
+
+
+def test_a_session_outlives_a_server_that_refuses_its_login(
+    tmp_path: Path, open_client: OpenClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as one that was started again with a wrong file."""
+
+    def server(**users: str) -> EmbeddedZooKeeper:
+        flags = jaas_flags(tmp_path, users)
+        return EmbeddedZooKeeper(
+            tmp_path / "zookeeper", jvm_flags=flags, properties=SASL_PROPERTIES
+        )
+
+    with server(alice=USERS["alice"]) as right:
+        proxy = Proxy(right.connect)
+        client = open_client(proxy.connect, auth=sasl("alice"), session_timeout_ms=120_000)
+        session_id = client.session.session_id
+    with (
+        server(alice="another") as wrong,
+        caplog.at_level(logging.INFO, "kafka.zookeeper.ZooKeeperClient"),
+    ):
+        proxy.lead_to(wrong.connect)
+        wait_for(
+            lambda: "Reinitializing due to auth failure." in caplog.text or None,
+            "the login to be refused",
+        )
+        assert "Auth failed, initialized=true" in caplog.text
+    with server(alice=USERS["alice"]) as right:
+        proxy.lead_to(right.connect)
+        client.states.wait_for(SessionState.CONNECTED, times=2)
+
+        assert isinstance(client.session.exists("/"), Stat)
+        assert client.session.session_id == session_id
+        client.session.close()
+    proxy.close()
 
 
 def test_a_server_that_requires_logins_refuses_a_client_without_one(

@@ -67,6 +67,13 @@ class Proxy:
         with self._lock:
             self._refusing = False
 
+    def lead_to(self, server: str) -> None:
+        """Breaks the connections that stand; the next ones go to this server."""
+        host, _, port = server.rpartition(":")
+        with self._lock:
+            self._server = (host, int(port))
+        self.cut()
+
     def close(self) -> None:
         """Ends it all."""
         # A plain close would not wake the thread in accept.

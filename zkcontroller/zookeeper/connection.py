@@ -171,7 +171,10 @@ class Listener(Protocol):
         """The session has expired; kazoo opens the next."""
 
     def authentication_failed(self) -> None:
-        """The credentials were refused; kazoo gives up."""
+        """The credentials were refused at the first connection; kazoo gives up."""
+
+    def login_refused(self) -> None:
+        """They were refused at a later connection; kazoo tries the next."""
 
     def closed(self) -> None:
         """The session was closed by :meth:`ZooKeeperConnection.stop_within`."""
@@ -352,6 +355,13 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         except (ConnectionDropped, KazooTimeoutError) as error:
             self.last_error = f"{host}:{port}: {error}"
             raise
+        except AuthFailedError as refused:
+            if not self._server:
+                raise
+            # This server may be the only one that is set up wrongly, and not for ever.
+            self.last_error = f"{host}:{port}: {refused}"
+            self._listener.login_refused()
+            raise ConnectionDropped(self.last_error) from refused
         self._note_session(socket_address_text(host, port, hostip), read_timeout)
         return read_timeout, connect_timeout
 

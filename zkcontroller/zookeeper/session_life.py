@@ -205,13 +205,25 @@ class SessionLife:
         self._strand(stranded, SessionExpired("the ZooKeeper session expired"))
         self._enter(SessionState.EXPIRED)
 
-    def authentication_failed(self) -> None:
-        """The credentials were refused; no further connection is tried."""
+    def login_refused(self) -> None:
+        """The credentials were refused after earlier ones were not; another connection follows.
+
+        Kafka ends the session at once and opens a new one every second; here it goes on if another
+        server, or this one, accepts them before it expires.
+        """
+        self._log_refusal(is_first=False)
+        self.info("Reinitializing due to auth failure.")
+
+    def _log_refusal(self, *, is_first: bool) -> None:
         _log.error(
             "%sAuth failed, initialized=%s connectionState=AUTH_FAILED",
             self._prefix,
-            "true" if self._session_id else "false",
+            "false" if is_first else "true",
         )
+
+    def authentication_failed(self) -> None:
+        """The credentials were refused; no further connection is tried."""
+        self._log_refusal(is_first=not self._session_id)
         self._finish(SessionState.AUTH_FAILED, AuthenticationFailed)
 
     def closed(self) -> None:
