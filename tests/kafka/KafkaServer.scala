@@ -31,13 +31,16 @@ import kafka.server.metadata.ZkMetadataCache
 import kafka.zk.{AdminZkClient, DelegationTokensZNode, KafkaZkClient}
 import org.apache.kafka.common.{KafkaException, TopicPartition, Uuid}
 import org.apache.kafka.common.config.types.Password
-import org.apache.kafka.common.message.{AlterPartitionReassignmentsRequestData, ControlledShutdownRequestData, ListOffsetsRequestData}
+import org.apache.kafka.common.errors.NotLeaderOrFollowerException
+import org.apache.kafka.common.message.{AlterPartitionReassignmentsRequestData, ControlledShutdownRequestData, ListOffsetsRequestData, ProduceRequestData}
 import org.apache.kafka.common.message.AlterPartitionReassignmentsRequestData.{ReassignablePartition, ReassignableTopic}
 import org.apache.kafka.common.message.ListOffsetsRequestData.{ListOffsetsPartition, ListOffsetsTopic}
+import org.apache.kafka.common.message.ProduceRequestData.{PartitionProduceData, TopicProduceData, TopicProduceDataCollection}
 import org.apache.kafka.common.message.UpdateMetadataRequestData.{UpdateMetadataBroker, UpdateMetadataEndpoint, UpdateMetadataPartitionState}
 import org.apache.kafka.common.metrics.{MetricConfig, Metrics, Quota}
 import org.apache.kafka.common.network.ListenerName
 import org.apache.kafka.common.protocol.{Errors, MessageUtil}
+import org.apache.kafka.common.record.BaseRecords
 import org.apache.kafka.common.requests._
 import org.apache.kafka.common.security.JaasUtils
 import org.apache.kafka.common.security.auth.{KafkaPrincipalBuilder, PlaintextAuthenticationContext, SecurityProtocol}
@@ -53,6 +56,7 @@ import org.apache.kafka.server.common.MetadataVersion
 import org.apache.kafka.server.config.QuotaConfigs
 import org.apache.kafka.server.metrics.{KafkaMetricsGroup, KafkaYammerMetrics}
 import org.apache.kafka.server.util.Scheduler
+import org.apache.kafka.storage.internals.log.{LogConfig, LogSegment}
 import org.apache.zookeeper.client.ZKClientConfig
 import org.junit.jupiter.api.extension.{ConditionEvaluationResult, ExecutionCondition, ExtensionContext}
 import org.mockito.Mockito
@@ -412,6 +416,23 @@ class KafkaServer(
     case ("logEndOffset" | "highWatermark", _) => offset(tp, ListOffsetsRequest.LATEST_TIMESTAMP)
     case ("topicPartition", _) => tp
     case ("dir", _) => folder(tp).get
+    case ("topicId", _) => zookeeper.getTopicIdsForTopics(Set(tp.topic)).get(tp.topic)
+    case ("appendAsLeader", Seq(records: BaseRecords, _*)) => produce(tp, records); null
+    case ("flush" | "updateHighWatermark", _) => null // The broker does both by itself.
+    case ("logSegments", _) =>
+      folder(tp).get.listFiles.filter(_.getName.endsWith(".log")).sorted.map { file =>
+        LogSegment.open(file.getParentFile, file.getName.stripSuffix(".log").toLong, new LogConfig(new Properties), Time.SYSTEM, true, 0, false, "")
+      }.toSeq.asJava
+  }
+
+  private def produce(tp: TopicPartition, records: BaseRecords): Unit = {
+    val partition = new PartitionProduceData().setIndex(tp.partition).setRecords(records)
+    val topic = new TopicProduceData().setName(tp.topic).setPartitionData(util.Arrays.asList(partition))
+    val data = new ProduceRequestData().setAcks(1).setTimeoutMs(30000)
+      .setTopicData(new TopicProduceDataCollection(util.Arrays.asList(topic).iterator))
+    val port = plainPort.getOrElse(inside("a record"))
+    val response = ask[ProduceResponse](port, ProduceRequest.parse(MessageUtil.toByteBuffer(data, 9.toShort), 9.toShort))
+    Errors.forCode(response.data.responses.iterator.next.partitionResponses.get(0).errorCode).maybeThrow()
   }
 
   private def partition(tp: TopicPartition): Partition = {
@@ -445,10 +466,12 @@ class KafkaServer(
     case ("logManager", _) => logManager
     case ("onlinePartition", Seq(tp: TopicPartition)) => if (isHosted(tp)) Some(partition(tp)) else None
     case ("localLog", Seq(tp: TopicPartition)) => if (isHosted(tp)) Some(log(tp)) else None
+    case ("localLogOrException", Seq(tp: TopicPartition)) => if (isHosted(tp)) log(tp) else throw new NotLeaderOrFollowerException
   }
 
   lazy val logManager: LogManager = standIn(classOf[LogManager]) {
     case ("getLog", Seq(tp: TopicPartition, _*)) => folder(tp).map(_ => log(tp))
+    case ("getOrCreateLog", Seq(tp: TopicPartition, _*)) if folder(tp).isDefined => log(tp)
     case ("liveLogDirs", _) => config.logDirs.map(new File(_))
   }
 

@@ -18,7 +18,7 @@ from kafka_common.errors import ZkControllerError
 from kafka_common.java import parse_int
 from kafka_common.protocol import request_types
 from kafka_common.protocol.api_versions import ApiKey
-from kafka_common.protocol.error_codes import error_code_for
+from kafka_common.protocol.error_codes import MALFORMED, error_code_for
 from kafka_common.protocol.versioned_messages import response_schema
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import is_allowed, is_cluster_allowed
@@ -39,6 +39,8 @@ from replica_manager.server.topics.topic_creation import check_name
 API_KEY: Final = ApiKey.DESCRIBE_CONFIGS
 VERSIONS: Final = (0, 4)
 _TOPIC: Final = 2
+_TYPES: Final = frozenset({_TOPIC, 4, 8, 16})
+"""TOPIC, BROKER, BROKER_LOGGER and CLIENT_METRICS."""
 _SENTENCES: Final = {
     ErrorCode.topic_authorization_failed: "Topic authorization failed.",
     ErrorCode.cluster_authorization_failed: "Cluster authorization failed.",
@@ -52,6 +54,9 @@ async def handle(
     described = ConfigResults(
         request, context.api_version, broker.config().integer("socket.request.max.bytes")
     )
+    async for resource in in_slices(request.resources):
+        if resource.resource_type not in _TYPES:
+            raise RequestRefused(ErrorCode.invalid_request)  # of all resources, as in Kafka
     unauthorized = []
     own = _OwnEntries(broker)
     async for resource in in_slices(request.resources):
@@ -94,9 +99,10 @@ def refuse(
     request: request_types.DescribeConfigsRequest, context: RequestContext, error: ErrorCode
 ) -> ResponsePayload:
     """The response with ``error`` for every resource of the request."""
+    message = MALFORMED if error is ErrorCode.invalid_request else None
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
-        results=tuple(config_result(schema, each, error, None) for each in request.resources)
+        results=tuple(config_result(schema, each, error, message) for each in request.resources)
     )
 
 
@@ -129,8 +135,13 @@ async def _entries(
             return _broker(resource.resource_name, broker, own)
         case 8:  # BROKER_LOGGER
             return _loggers(resource.resource_name, broker, own)
-        case other:
-            raise RequestRefused(ErrorCode.invalid_request, f"Unsupported resource type: {other}")
+        case _:
+            raise RequestRefused(
+                ErrorCode.invalid_request,
+                "Config type client-metrics is only supported on KRaft clusters"
+                if resource.resource_name
+                else "Client metrics subscription name must not be empty",
+            )
 
 
 async def _topic(

@@ -21,6 +21,7 @@ from kafka_common.protocol.bulk import (
     update_metadata_live_brokers,
     update_metadata_topics,
 )
+from kafka_common.protocol.error_codes import MALFORMED
 from kafka_common.protocol.messages import read, read_request, read_response, write
 from kafka_common.protocol.numeric_times import numeric_response_type
 from replica_manager.replication.partition import Role
@@ -438,6 +439,36 @@ def test_this_brokers_configuration_is_described_and_another_ones_is_not(
     assert not own["unclean.leader.election.enable"].read_only
     assert own["ssl.key.password"].is_sensitive
     assert other.error_code is ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        (16, "", "Client metrics subscription name must not be empty"),
+        (16, "mine", "Config type client-metrics is only supported on KRaft clusters"),
+        (3, "any", MALFORMED),
+    ],
+)
+def test_what_has_no_configuration_here_is_refused_in_kafkas_words(
+    world: BrokerWorld, kind: int, name: str, message: str
+) -> None:
+    described = describe_configs(world, 4, kind, name)
+
+    assert (described.error_code, described.error_message) == (ErrorCode.invalid_request, message)
+
+
+def test_a_resource_of_no_known_type_refuses_the_whole_request(world: BrokerWorld) -> None:
+    request = schema("describe_configs", 4)
+    resources = tuple(
+        request.DescribeConfigsResource(
+            resource_type=kind, resource_name="orders", configuration_keys=None
+        )
+        for kind in (2, 3)
+    )
+
+    results = ask(world, request.DescribeConfigsRequest(resources=resources)).results
+
+    assert [each.error_code for each in results] == [ErrorCode.invalid_request] * 2
 
 
 @pytest.mark.parametrize("resource_type", [4, 8])
