@@ -14,11 +14,16 @@ from typing import Final
 
 from replica_manager.security.delegation_token_store import DelegationTokenStore
 
+LOOK_S: Final = 1.0
+"""How often it looks whether this broker has become the controller."""
 _log: Final = logging.getLogger("kafka.server.DelegationTokenManagerZk")
 
 
 class TokenSweep:
-    """Deletes expired tokens periodically, in a task of the event loop and an executor."""
+    """Deletes expired tokens at each election and then periodically.
+
+    In a task of the event loop and an executor.
+    """
 
     def __init__(
         self,
@@ -44,12 +49,15 @@ class TokenSweep:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        due_s = 0.0
         while True:
-            if self._is_controller():
+            if not self._is_controller():
+                due_s = 0.0  # at once after the next election
+            elif loop.time() >= due_s:
                 try:
-                    await asyncio.get_running_loop().run_in_executor(
-                        self._executor, self._store.sweep
-                    )
+                    await loop.run_in_executor(self._executor, self._store.sweep)
                 except Exception:  # noqa: BLE001 - the next sweep may succeed
                     _log.exception("Expired delegation tokens cannot be removed")
-            await asyncio.sleep(self._interval_s)
+                due_s = loop.time() + self._interval_s
+            await asyncio.sleep(min(self._interval_s, LOOK_S))

@@ -39,6 +39,7 @@ from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.security.sasl_authenticator import SaslAuthenticator
 from replica_manager.security.sasl_mechanisms import LoginFailed, SaslServer, ScramServer
+from replica_manager.server import token_sweep
 from replica_manager.server.administration import TokenAdmin
 from replica_manager.server.handlers import envelope
 from replica_manager.server.token_requests import are_token_requests_allowed
@@ -497,6 +498,28 @@ def test_the_controller_removes_what_has_expired(
 
     assert tokens.znode(short.token_id) is None
     assert tokens.znode(long.token_id) is not None
+
+
+def test_a_new_controller_removes_at_once_what_has_expired(
+    tokens: Tokens, executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_sweep, "LOOK_S", 0.001)
+    is_controller = False
+
+    async def sweep() -> None:
+        nonlocal is_controller
+        sweeps = TokenSweep(tokens.store, 3_600_000, lambda: is_controller, executor)
+        sweeps.start()
+        for _ in range(2):
+            await asyncio.to_thread(tokens.create, max_lifetime_ms=1_000)
+            tokens.now_ms += 1_001
+            is_controller = True
+            await eventually(lambda: not tokens.tokens.known, "the expired one is gone")
+            is_controller = False
+            await asyncio.sleep(0.05)  # it has looked
+        await sweeps.stop()
+
+    asyncio.run(sweep())
 
 
 # ---------------------------------------------------------------------- logins
