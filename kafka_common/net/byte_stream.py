@@ -49,6 +49,10 @@ class ByteStream(Protocol):
     async def send_file(self, descriptor: int, position: int, length: int) -> None:
         """Sends a range of a file; OSError if the file is shorter or the peer is gone."""
 
+    @property
+    def sent_pieces(self) -> int:
+        """How many pieces of data were sent, of which a large one has many."""
+
     def is_quiet(self) -> bool:
         """Whether the connection is open and has no unread bytes."""
 
@@ -65,6 +69,7 @@ class PlainStream:
     def __init__(self, sock: socket.socket) -> None:
         """Takes a connected, non-blocking socket."""
         self._socket = sock
+        self.sent_pieces = 0
 
     async def receive(self, size: int) -> bytes:
         return await asyncio.get_running_loop().sock_recv(self._socket, size)
@@ -78,11 +83,16 @@ class PlainStream:
             if sent == len(data):
                 return
             data = data[sent:]
-        await asyncio.get_running_loop().sock_sendall(self._socket, data)
+        loop = asyncio.get_running_loop()
+        view = memoryview(data)
+        for start in range(0, len(view), _WRITE_BYTES):
+            await loop.sock_sendall(self._socket, view[start : start + _WRITE_BYTES])
+            self.sent_pieces += 1
 
     async def send_file(self, descriptor: int, position: int, length: int) -> None:
         end = position + length
         while position < end:
+            self.sent_pieces += 1
             size = min(end - position, _FILE_BYTES)
             if not _is_cached(descriptor, position, size):
                 # Reads the range in another thread, so that sendfile finds it in the page cache.
@@ -122,6 +132,7 @@ class TlsStream:
     ) -> None:
         """``server_hostname``: the name in the peer's certificate; None on the server's side."""
         self._socket = sock
+        self.sent_pieces = 0
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(
             self._incoming,
@@ -179,6 +190,7 @@ class TlsStream:
         for start in range(0, len(view), _WRITE_BYTES):
             self._tls.write(view[start : start + _WRITE_BYTES])
             await self._flush()
+            self.sent_pieces += 1
 
     async def send_file(self, descriptor: int, position: int, length: int) -> None:
         end = position + length

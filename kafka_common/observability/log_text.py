@@ -24,6 +24,20 @@ JAVA_CLASS_OF: Final[dict[type[BaseException], str]] = {
     errors.UnsupportedVersion: "org.apache.kafka.common.errors.UnsupportedVersionException",
     errors.InvalidFrame: "org.apache.kafka.common.errors.InvalidRequestException",
     errors.ConfigInvalid: "org.apache.kafka.common.config.ConfigException",
+    errors.InvalidRecord: "org.apache.kafka.common.InvalidRecordException",
+    errors.InvalidTimestamp: "org.apache.kafka.common.errors.InvalidTimestampException",
+    errors.UnsupportedCompressionType: (
+        "org.apache.kafka.common.errors.UnsupportedCompressionTypeException"
+    ),
+    errors.UnsupportedForMessageFormat: (
+        "org.apache.kafka.common.errors.UnsupportedForMessageFormatException"
+    ),
+    errors.OutOfOrderSequence: "org.apache.kafka.common.errors.OutOfOrderSequenceException",
+    errors.InvalidProducerEpoch: "org.apache.kafka.common.errors.InvalidProducerEpochException",
+    errors.InvalidTxnState: "org.apache.kafka.common.errors.InvalidTxnStateException",
+    errors.TransactionCoordinatorFenced: (
+        "org.apache.kafka.common.errors.TransactionCoordinatorFencedException"
+    ),
     errors.InconsistentClusterId: "kafka.common.InconsistentClusterIdException",
     TimeoutError: "java.net.SocketTimeoutException",
     OSError: "java.io.IOException",
@@ -49,7 +63,7 @@ def throwable_text(error: BaseException) -> str:
     lines: list[str] = []
     for position, link in enumerate(_chain(error)):
         said = _message(link)
-        head = f"{_class_name(link)}: {said}" if said else _class_name(link)
+        head = f"{java_class(link)}: {said}" if said else java_class(link)
         lines.append(head if position == 0 else f"Caused by: {head}")
         frames = traceback.extract_tb(link.__traceback__)
         # Java prints the innermost call first.
@@ -76,7 +90,8 @@ def _message(error: BaseException) -> str:
     return error.strerror if error.filename is None else f"{error.filename} ({error.strerror})"
 
 
-def _class_name(error: BaseException) -> str:
+def java_class(error: BaseException) -> str:
+    """The Java class that Kafka's log names for the same error; Python's if there is none."""
     for kind in type(error).__mro__:
         if kind in JAVA_CLASS_OF:
             return JAVA_CLASS_OF[kind]

@@ -101,8 +101,8 @@ class BrokerListeners:
             self.securities.remove_listeners(after)
 
     def changed(self, _: BrokerConfig, after: BrokerConfig) -> None:
-        """Sets the limits of ``after`` for new connections.  For any thread."""
-        self.server.limits = limits_of(after)
+        """Sets the limits of ``after``.  For any thread."""
+        self._loop.call_soon_threadsafe(self.server.limit, limits_of(after))
 
     def _authenticator(self, listener_name: str) -> ListenerAuthenticator | None:
         """The authenticator of a listener; None if it needs neither TLS nor SASL."""

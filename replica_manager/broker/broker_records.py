@@ -18,7 +18,7 @@ from typing import Protocol
 from kafka_common.model import TopicPartition
 from kafka_common.net.client_security import ClientSecurity
 from kafka_common.observability.metrics import Metrics, mbean
-from kafka_common.process.wall_clock import monotonic_ms
+from kafka_common.process.wall_clock import WallClock
 from kafka_common.protocol.inter_broker_versions import transaction_verification_version
 from replica_manager.broker.broker_gauges import (
     PartitionGauges,
@@ -103,7 +103,7 @@ class BrokerRecords:
         partition_count: Callable[[str], Awaitable[int | None]],
         is_tracing: Callable[[], bool],
         metrics: Metrics,
-        now_ms: Callable[[], int] = monotonic_ms,
+        now_ms: Callable[[], int] | None = None,
     ) -> None:
         """``config`` returns the current configuration; ``storage`` must be loaded.
 
@@ -111,6 +111,8 @@ class BrokerRecords:
         broker connects to other brokers.
         """
         now = config()
+        # Milliseconds since 1970, as in Kafka: a follower that never caught up has done so at 0.
+        now_ms = now_ms or WallClock()
         self._storage = storage
         self._throttles = throttles
         self._metrics = metrics

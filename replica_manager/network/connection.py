@@ -25,8 +25,8 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
@@ -170,6 +170,8 @@ class ClientConnection:
         self._is_waiting_for_peer = True
         """Whether the socket is in use to receive or send; False while a request is handled."""
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._seen_pieces: int | None = None
+        """The stream's ``sent_pieces`` as last seen in the current send; None if there is none."""
         self._presence: ClientPresence | None = None
         self._is_over = False
         """Whether the peer has reset the connection, or was idle for too long."""
@@ -443,8 +445,16 @@ class ClientConnection:
     # Frames
 
     async def _send(self, data: bytes, *, has_more: bool = False) -> None:
+        with self._progress():
+            await self._stream.send_all(data, has_more=has_more)
+
+    @contextmanager
+    def _progress(self) -> Iterator[None]:
+        """A send that does not count as idle as long as the peer reads."""
         self._note_io()
-        await self._stream.send_all(data, has_more=has_more)
+        self._seen_pieces = self._stream.sent_pieces
+        yield
+        self._seen_pieces = None
         self._note_io()
 
     async def _answer(self, response: ResponseFrame) -> None:
@@ -465,9 +475,8 @@ class ClientConnection:
                 if pending:
                     await self._send(pending, has_more=True)
                     pending = b""
-                self._note_io()
-                await self._stream.send_file(part.file.fileno(), part.position, part.length)
-                self._note_io()
+                with self._progress():
+                    await self._stream.send_file(part.file.fileno(), part.position, part.length)
         if pending:
             await self._send(pending)
         if self._metrics is not None and response.frame:
@@ -576,6 +585,10 @@ class ClientConnection:
     def _check_idle(self, loop: asyncio.AbstractEventLoop) -> None:
         self._idle_timer = None
         assert self._max_idle_s is not None
+        if self._seen_pieces not in (None, self._stream.sent_pieces):
+            # A large response is on its way, and the peer reads it.
+            self._seen_pieces = self._stream.sent_pieces
+            self._note_io()
         if loop.time() < self._last_io_s + self._max_idle_s:
             self._set_idle_timer(loop)
         else:

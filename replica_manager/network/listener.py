@@ -112,7 +112,6 @@ class SocketServer:
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._endpoints = {each.listener_name: each for each in endpoints}
         self.limits = limits
-        """May be replaced while the server runs; applies to new connections."""
         self._respond = respond
         self._quotas = ConnectionQuotas(protected_listener if len(endpoints) > 1 else None)
         self._prefix = f"[SocketServer listenerType={listener_type}, nodeId={broker_id}] "
@@ -193,6 +192,18 @@ class SocketServer:
         accepting = self._accept(listener_name, self._sockets[listener_name])
         self._acceptors[listener_name] = asyncio.create_task(accepting)
 
+    def limit(self, limits: ServerLimits) -> None:
+        """Sets other limits while the server runs.
+
+        Connections of clients above ``max_connections`` are closed, those idle for longest first;
+        the other limits apply to new connections.
+        """
+        self.limits = limits
+        self._has_room.set()
+        excess = self._quotas.total - limits.max_connections
+        for connection in self._clients_by_idleness()[: max(excess, 0)]:
+            connection.disconnect()
+
     @property
     def ports(self) -> dict[str, int]:
         """Listener name to the port that is bound."""
@@ -269,6 +280,8 @@ class SocketServer:
             # On a socket for both families, an IPv4 address has the form ::ffff:127.0.0.1.
             address = str(peer[0]).removeprefix("::ffff:")
             try:
+                # Other listeners may have accepted connections since.
+                await self._wait_for_room(listener_name)
                 if not await self._exceeds_ip_rate(sock, address, listener_name):
                     if self._is_over_ip_limit(address):
                         sock.close()
@@ -278,6 +291,9 @@ class SocketServer:
                 _log.exception("%sError while accepting the connection from %s",
                                self._prefix, address)  # fmt: skip
                 sock.close()
+            except BaseException:  # the listener ends
+                sock.close()
+                raise
 
     async def _exceeds_ip_rate(self, sock: socket.socket, address: str, listener_name: str) -> bool:
         """Whether the connection exceeds the connection rate of its address.
@@ -293,12 +309,8 @@ class SocketServer:
             listener_name, broker_bound, limits.creation_rate_of(listener_name)
         )
         if wait_ms > 0:
-            try:
-                await asyncio.sleep(wait_ms / 1000)
-                await self._wait_for_room(listener_name)  # others may have connected since
-            except BaseException:
-                sock.close()
-                raise
+            await asyncio.sleep(wait_ms / 1000)
+            await self._wait_for_room(listener_name)  # others may have connected since
         refused_ms = self._rates.refuse(listener_name, address)
         if refused_ms == 0:
             return False
@@ -407,9 +419,13 @@ class SocketServer:
 
     def _make_room(self) -> None:
         """Closes the client connection that was idle longest, to make room for a broker's."""
-        others = [c for c in self._connections if not self._quotas.is_protected(c.listener_name)]
-        if others:
-            min(others, key=lambda connection: connection.last_active_s).disconnect()
+        for connection in self._clients_by_idleness()[:1]:
+            connection.disconnect()
+
+    def _clients_by_idleness(self) -> list[ClientConnection]:
+        """The connections that are not those of other brokers, the one idle for longest first."""
+        clients = [c for c in self._connections if not self._quotas.is_protected(c.listener_name)]
+        return sorted(clients, key=lambda connection: connection.last_active_s)
 
     def _is_over_ip_limit(self, address: str) -> bool:
         allowed = self._quotas.refused_over(address, self.limits)

@@ -31,7 +31,7 @@ def become_leader_or_follower(
     Yields between partitions, so that other tasks can run; returns the response.
     """
     started_ms = replicas.now_ms()
-    handling = LeaderAndIsrHandling(replicas, request, correlation_id, started_ms)
+    handling = LeaderAndIsrHandling(replicas, request, correlation_id)
     try:
         response = yield from handling.run()
         handling.log(Kind.LEADER_AND_ISR_FINISHED, elapsed_ms=replicas.now_ms() - started_ms)
@@ -50,11 +50,9 @@ class LeaderAndIsrHandling:
         replicas: ReplicaManager,
         request: LeaderAndIsrRequest,
         correlation_id: int,
-        now_ms: int,
     ) -> None:
         self._replicas = replicas
         self._request = request
-        self._now_ms = now_ms
         self._errors: dict[TopicPartition, ErrorCode] = {}
         self._put_off: list[TopicPartition] = []
         self._base = replicas.base_record(
@@ -266,7 +264,9 @@ class LeaderAndIsrHandling:
             if state.leader_recovery_state == RECOVERING:
                 self._log_partition(partition, Kind.LEADER_RECOVERED)
             topic_id = self._request.topic_ids.get(partition.topic_partition.topic)
-            transition = partition.make_leader(state, topic_id, self._base, self._now_ms)
+            # The time of each partition: followers are in sync for a while from then on.
+            now_ms = self._replicas.now_ms()
+            transition = partition.make_leader(state, topic_id, self._base, now_ms)
             self.records.append(transition.record)
             self._errors[partition.topic_partition] = ErrorCode.none
             self._replicas.partition_changed(partition.topic_partition)

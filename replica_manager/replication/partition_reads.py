@@ -21,6 +21,7 @@ from kafka_common.protocol.fetch import FetchPartition
 from replica_manager.log.leader_epoch_file_cache import UNDEFINED, EpochEndOffset
 from replica_manager.replication.fetch_values import FetchPartitionData
 from replica_manager.replication.partition import Partition
+from replica_manager.replication.replica_log import ABSENT_LOG
 
 CONSUMER_REPLICA_ID: Final = -1
 """Replica id of a Fetch or ListOffsets request that does not come from a broker."""
@@ -48,10 +49,13 @@ def check_leader_epoch(requested: int, current: int) -> ErrorCode:
 def check_read(partition: Partition, current_leader_epoch: int, *, leader_only: bool) -> ErrorCode:
     """The error of a request that must not read the partition, else NONE.
 
-    The leader epoch is checked before the role.
+    The leader epoch is checked before the role.  A partition whose log is not open yet is led
+    nowhere, as Kafka says.
     """
     error = check_leader_epoch(current_leader_epoch, partition.leader_epoch)
     if error is ErrorCode.none and leader_only and not partition.is_leader:
+        return ErrorCode.not_leader_or_follower
+    if error is ErrorCode.none and partition.log is ABSENT_LOG:
         return ErrorCode.not_leader_or_follower
     return error
 

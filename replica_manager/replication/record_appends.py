@@ -31,6 +31,7 @@ from kafka_common.errors import (
     RecordsRefused,
 )
 from kafka_common.model import INTERNAL_TOPICS, TopicPartition
+from kafka_common.observability.log_text import java_class
 from kafka_common.protocol.error_codes import error_code_for
 from kafka_common.protocol.record_batch import MemoryRecords
 from kafka_common.protocol.record_walk import finish
@@ -44,6 +45,7 @@ from replica_manager.replication.record_examinations import RecordExaminations
 from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.replication.waiting_room import WaitingRoom
+from zkcontroller.core.journal import scala_set
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
 
@@ -242,9 +244,9 @@ class RecordAppends:
         if refusal is ErrorCode.not_enough_replicas:
             self._log_failure(
                 tp,
-                f"The size of the current ISR : {len(partition.in_sync_replicas)} is insufficient "
-                f"to satisfy the min.isr requirement of {partition.effective_min_isr} for "
-                f"partition {tp}",
+                "org.apache.kafka.common.errors.NotEnoughReplicasException: The size of the "
+                f"current ISR {scala_set(partition.in_sync_replicas)} is insufficient to satisfy "
+                f"the min.isr requirement of {partition.effective_min_isr} for partition {tp}",
             )
             return PartitionResponse(refusal, log_start_offset=partition.log.log_start_offset)
         if refusal is not ErrorCode.none:
@@ -264,7 +266,8 @@ class RecordAppends:
         self._count(tp, records, refused)
         if isinstance(refused, _EXPECTED):
             return PartitionResponse(error)
-        self._log_failure(tp, str(refused), is_fault=not isinstance(refused, InvalidProducerEpoch))
+        cause = f"{java_class(refused)}: {refused}"
+        self._log_failure(tp, cause, is_fault=not isinstance(refused, InvalidProducerEpoch))
         record_errors = refused.record_errors if isinstance(refused, InvalidRecord) else ()
         return PartitionResponse(
             error,
@@ -286,9 +289,14 @@ class RecordAppends:
             case _:
                 pass
 
-    def _log_failure(self, tp: TopicPartition, reason: str, *, is_fault: bool = True) -> None:
-        level = logging.ERROR if is_fault else logging.INFO
-        _log.log(level, "Error processing append operation on partition %s: %s", tp, reason)
+    def _log_failure(self, tp: TopicPartition, cause: str, *, is_fault: bool = True) -> None:
+        _log.log(
+            logging.ERROR if is_fault else logging.INFO,
+            "[ReplicaManager broker=%d] Error processing append operation on partition %s",
+            self._replicas.broker_id,
+            tp,
+            extra={"cause": cause},
+        )
         self._stats.mark(tp.topic, "failed_produce_requests")
 
     def _announce(self, tp: TopicPartition, taken: _LogAppendResult) -> None:

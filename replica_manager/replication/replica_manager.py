@@ -219,7 +219,7 @@ class ReplicaManager:
         led = [p for p in list(self.partitions.values()) if p.role is Role.LEADER]
         return {
             "LeaderCount": len(led),
-            "PartitionCount": len(self.partitions),
+            "PartitionCount": len(self.partitions) + len(self.offline),
             "OfflineReplicaCount": len(self.offline),
             "UnderReplicatedPartitions": sum(p.is_under_replicated for p in led),
             "UnderMinIsrPartitionCount": sum(p.is_under_min_isr for p in led),

@@ -16,6 +16,7 @@ from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kafka_common.errors import ConfigInvalid
 from kafka_common.net.connection import Connection
 from kafka_common.observability.metrics import mbean
+from kafka_common.wall_time import wall_time_ms
 from replica_manager.broker.broker_server import BrokerServer, BrokerState
 from replica_manager.configuration.config import BrokerConfig
 from tests.support.memory_metadata import BROKER_EPOCH, CLUSTER_ID, MemorySource, Unreachable
@@ -84,6 +85,9 @@ async def test_a_broker_serves_clients_with_metadata_of_another_source(
     async with place.started():
         assert broker.state is BrokerState.RUNNING
         assert broker.broker_epoch == BROKER_EPOCH
+        # Not the time since the machine's start: a follower that never caught up has done so at 0.
+        now_ms = broker.running.records.services.replica_manager.now_ms()
+        assert abs(now_ms - wall_time_ms()) < 60_000
         assert source.called == START
         [endpoint] = source.advertised
         status = json.loads((place.log_dir / "broker.json").read_text())

@@ -25,6 +25,7 @@ from replica_manager.network.connection import Peer, ResponseFrame
 from replica_manager.network.connection_quotas import ConnectionQuotas
 from replica_manager.network.listener import ServerLimits, SocketServer
 from tests.support.descriptors import highest_descriptor, limit_restored, open_descriptors
+from tests.support.wire_peer import until
 
 PUBLIC, INTERNAL = "PUBLIC", "INTERNAL"
 LISTENERS = {
@@ -68,6 +69,80 @@ class Client:
 
     async def is_answered(self) -> None:
         assert await self.reader.readexactly(8) == b"\0\0\0\4ping"
+
+
+async def test_a_raised_limit_lets_those_in_who_wait_and_a_lower_one_closes_the_idle() -> None:
+    async with server_with(max_connections=2) as server:
+        clients = [await Client.to(server) for _ in range(3)]
+        for client in clients[:2]:
+            await client.is_answered()
+
+        server.limit(ServerLimits(max_connections=3))
+        await clients[2].is_answered()
+        server.limit(ServerLimits(max_connections=1))
+
+        for client in clients[:2]:
+            assert await client.reader.read() == b""
+        await until(lambda: server.connection_count == 1)
+        for client in clients:
+            client.writer.close()
+
+
+async def test_listeners_together_have_no_more_connections_than_the_broker_may() -> None:
+    names = (INTERNAL, PUBLIC, "OTHER")
+    server = SocketServer(
+        tuple(Endpoint("127.0.0.1", 0, name, "PLAINTEXT") for name in names),
+        ServerLimits(max_connections=1),
+        echo,
+        broker_id=1,
+        protected_listener=INTERNAL,
+    )
+    server.open()
+    await asyncio.sleep(0)  # both listeners have looked whether there is room
+    first = await Client.to(server)
+    await first.is_answered()
+    second = await Client.to(server, "OTHER")
+    for _ in range(100):
+        await asyncio.sleep(0)
+        assert server.connection_count == 1
+
+    first.writer.close()
+    await second.is_answered()
+    second.writer.close()
+    await server.close()
+
+
+async def test_a_connection_is_not_idle_while_its_peer_reads_a_large_response() -> None:
+    size = 32 * 1024 * 1024
+
+    async def respond(_data: bytes, _peer: Peer) -> ResponseFrame:
+        return ResponseFrame(struct.pack(">i", size) + bytes(size))
+
+    server = SocketServer(
+        (Endpoint("127.0.0.1", 0, PUBLIC, "PLAINTEXT"),),
+        ServerLimits(),
+        respond,
+        broker_id=1,
+        protected_listener="",
+    )
+    server.open()
+    client = await Client.to(server)
+    assert len(await client.reader.readexactly(100)) == 100
+    [connection] = server._connections
+    loop = asyncio.get_running_loop()
+
+    def idle_timer_is_due() -> None:
+        connection._last_io_s -= 1_000_000
+        connection._check_idle(loop)
+
+    for _ in range(2):
+        await client.reader.readexactly(4 * 1024 * 1024)
+        idle_timer_is_due()
+        assert server.connection_count == 1
+    idle_timer_is_due()
+    await until(lambda: server.connection_count == 0)
+    client.writer.close()
+    await server.close()
 
 
 def test_a_listener_may_have_another_limit_of_connections_than_the_broker() -> None:

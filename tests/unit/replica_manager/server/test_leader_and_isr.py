@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from uuid import UUID
 
 import pytest
@@ -17,6 +18,8 @@ from kafka_common.model import TopicPartition
 from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
 from replica_manager.replication.leader_and_isr import become_leader_or_follower
 from replica_manager.replication.partition import LeaderAndIsrPartitionState, Role
+from replica_manager.replication.partition_reads import check_read
+from replica_manager.replication.replica_log import ABSENT_LOG
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, broker
 from tests.support.steps import completed
 from zkcontroller.state_changes.record import Kind, Reason
@@ -324,13 +327,45 @@ def test_fetchers_are_counted_only_for_followers_whose_epoch_grew(world: BrokerW
 
 
 def test_the_time_a_request_took_is_logged(world: BrokerWorld) -> None:
-    clock = iter([100, 142])
+    clock = iter([100, 120, 142])
     world.replicas.now_ms = lambda: next(clock)
 
     send_one(world, state(1))
 
     assert world.records[-1].elapsed_ms == 42
     assert world.records[-1].count == 1
+
+
+def test_followers_of_each_new_leader_have_their_whole_time(world: BrokerWorld) -> None:
+    """Also of the last one of a request that takes longer than ``replica.lag.time.max.ms``."""
+    second = TopicPartition("orders", 1)
+    clock = count(1_000_000, 60_000)
+    world.replicas.now_ms = lambda: next(clock)
+
+    send(world, {ORDERS_0: state(1), second: state(1)})
+
+    caught_up = [
+        world.replicas.partitions[each].remote_replicas[2].last_caught_up_time_ms
+        for each in (ORDERS_0, second)
+    ]
+    assert caught_up[1] - caught_up[0] == 60_000
+    world.replicas.now_ms = lambda: world.now_ms
+
+
+def test_a_partition_whose_log_is_not_open_yet_is_led_nowhere(world: BrokerWorld) -> None:
+    """To a reader it is not empty: it would begin again at another offset."""
+    steps = become_leader_or_follower(
+        world.replicas,
+        LeaderAndIsrRequest(1, 1, -1, {ORDERS_0: state(2)}, {"orders": ORDERS_ID}, False),
+        correlation_id=5,
+    )
+    while ORDERS_0 not in world.replicas.partitions:
+        next(steps)
+    partition = world.replicas.partitions[ORDERS_0]
+    assert partition.log is ABSENT_LOG
+
+    assert check_read(partition, -1, leader_only=False) is ErrorCode.not_leader_or_follower
+    completed(steps)
 
 
 def test_gauges_count_what_is_led_here(world: BrokerWorld) -> None:

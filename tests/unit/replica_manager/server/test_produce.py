@@ -191,11 +191,22 @@ async def _raw(world: BrokerWorld, asked: Any) -> tuple[bytes, bool]:
     return await world.ask_raw(header + write(asked)), world.is_closed
 
 
-def test_too_few_in_sync_are_not_enough_for_all(world: BrokerWorld) -> None:
+def test_too_few_in_sync_are_not_enough_for_all(
+    world: BrokerWorld, caplog: pytest.LogCaptureFixture
+) -> None:
     world.disk_logs.topic_changed("orders", {"min.insync.replicas": "2"})
     world.lead("orders", isr=(1,), replicas=(1, 2))
 
     assert produce(world, batch(), acks=-1).error_code is ErrorCode.not_enough_replicas
+    [line] = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert line.getMessage() == (
+        "[ReplicaManager broker=1] Error processing append operation on partition orders-0"
+    )
+    # The history of our logs and Kafka's finds refused writes by this sentence.
+    assert getattr(line, "cause", "") == (
+        "org.apache.kafka.common.errors.NotEnoughReplicasException: The size of the current ISR "
+        "Set(1) is insufficient to satisfy the min.isr requirement of 2 for partition orders-0"
+    )
     assert produce(world, batch(), acks=1).error_code is ErrorCode.none
     assert log_of(world).high_watermark == 0
 
