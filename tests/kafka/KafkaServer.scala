@@ -488,6 +488,7 @@ class KafkaServer(
         response.error.maybeThrow()
         response.data.remainingPartitions.asScala.map(each => new TopicPartition(each.topicName, each.partitionIndex)).toSet
       })
+      null
   }
 
   private def askController[T <: AbstractResponse](request: AbstractRequest): T =
@@ -496,6 +497,9 @@ class KafkaServer(
   /** Events that are requests of brokers and clients are sent as such. */
   private lazy val controllerEvents: ControllerEventManager = standIn(classOf[ControllerEventManager]) {
     case ("put", Seq(AlterPartitionReceived(data, version, callback))) =>
+      if (version < 3) data.topics.forEach(_.partitions.forEach { each => // As the builder of such a request does.
+        if (!each.newIsrWithEpochs.isEmpty) each.setNewIsr(each.newIsrWithEpochs.asScala.map(state => Integer.valueOf(state.brokerId)).asJava).setNewIsrWithEpochs(new util.ArrayList)
+      })
       callback(askController[AlterPartitionResponse](AlterPartitionRequest.parse(MessageUtil.toByteBuffer(data, version), version)).data)
       null
     case ("put", Seq(ApiPartitionReassignment(reassignments, callback))) =>
@@ -521,7 +525,7 @@ class KafkaServer(
       case ("topicNames", _) => mutable.Map.from(ids.map(_.swap))
       case ("epoch", _) => epoch
       case ("epochZkVersion", _) => stat.getVersion
-      case ("allTopics", _) => zookeeper.getAllTopicsInCluster()
+      case ("allTopics", _) => mutable.Set.from(zookeeper.getAllTopicsInCluster())
       case ("liveBrokerIdAndEpochs", _) => zookeeper.getAllBrokerAndEpochsInCluster.map { case (broker, epoch) => broker.id -> epoch }
       case ("partitionLeadershipInfo", Seq(tp: TopicPartition)) => zookeeper.getTopicPartitionStates(Seq(tp)).get(tp)
       case ("partitionsLeadershipInfo", _) =>
