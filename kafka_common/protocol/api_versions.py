@@ -257,6 +257,9 @@ APIS: Final[Mapping[int, Api]] = {api.key: api for api in _TABLE}
 NO_FEATURES_EPOCH: Final = -1
 """The finalized features epoch when ``/feature`` is missing or disabled."""
 
+UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
+"""The software, and its version, of a client that has not named them."""
+_NAMES_SOFTWARE_SINCE: Final = 3
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -290,6 +293,17 @@ def response_header_version(api_key: int, version: int) -> int:
 def is_valid_software(text: str) -> bool:
     """Whether a client software name or version is valid in ApiVersions 3 and later (KIP-511)."""
     return _SOFTWARE.fullmatch(text) is not None
+
+
+def client_software(version: int, request: Any) -> tuple[str, str] | None:
+    """The name and version of the software that sent an ApiVersions request; None if invalid.
+
+    ``version`` is the request's: before version 3 it names none (KIP-511).
+    """
+    if version < _NAMES_SOFTWARE_SINCE:
+        return UNKNOWN_SOFTWARE
+    software = request.client_software_name, request.client_software_version
+    return software if all(map(is_valid_software, software)) else None
 
 
 def api_versions_response(

@@ -21,7 +21,7 @@ from kafka_common.api_error import ApiException
 from kafka_common.protocol.api_versions import (
     ApiKey,
     api_versions_error,
-    is_valid_software,
+    client_software,
     unsupported_api_versions_response,
 )
 from kafka_common.protocol.framing import RequestHeader
@@ -36,7 +36,6 @@ from kraft.node.controller_apis.call import Controller
 API_VERSIONS: Final = (0, 4)
 LONGEST_WAIT_S: Final = 0.05
 """The longest wait for the controller."""
-_NAMES_SOFTWARE_SINCE: Final = 3
 _SUPPORTS_LEVEL_0_SINCE: Final = 4
 _UNKNOWN: Final = FinalizedControllerFeatures(
     {FEATURE_NAME: MINIMUM_KRAFT_VERSION.level}, NEVER_CHANGED
@@ -63,10 +62,7 @@ class NodeVersions:
         if not first <= version <= last:
             return unsupported_api_versions_response()
         request: Any = read_request(ApiKey.API_VERSIONS, version, data, start)
-        if version >= _NAMES_SOFTWARE_SINCE and not (
-            is_valid_software(request.client_software_name)
-            and is_valid_software(request.client_software_version)
-        ):
+        if client_software(version, request) is None:
             return api_versions_error(version, ErrorCode.invalid_request)
         schema = response_schema(ApiKey.API_VERSIONS, version)
         features = {}

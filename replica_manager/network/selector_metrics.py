@@ -19,20 +19,15 @@ from typing import Any, Final, TypeVar
 from kafka_common.errors import InvalidFrame
 from kafka_common.observability.metrics import Metrics, tagged_mbean
 from kafka_common.observability.sensors import MeterSensor, Sensor, SpanSensor, SumSensor
-from kafka_common.protocol.api_versions import ApiKey, is_valid_software
+from kafka_common.protocol.api_versions import UNKNOWN_SOFTWARE, ApiKey, client_software
 from kafka_common.protocol.framing import parse_request_header
 from kafka_common.protocol.messages import read_request
 
 KINDS_MAX: Final = 100
 """Most kinds of client software, and most ciphers, that a listener counts at once."""
-_UNKNOWN: Final = "unknown"
-"""The software of a client that has not named it."""
 _DOMAIN: Final = "kafka.server"
 _TYPE: Final = "socket-server-metrics"
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS).to_bytes(2, "big")
-_NAMES_SOFTWARE_SINCE: Final = 3
-
-
 _SIZE_BYTES: Final = 4
 """Bytes of the size before each request."""
 _S = TypeVar("_S", bound=Sensor)
@@ -127,7 +122,7 @@ class ConnectionMetrics:
 
     def __init__(self, selector: SelectorMetrics) -> None:
         self.selector = selector
-        self._software: Kind = (_UNKNOWN, _UNKNOWN)
+        self._software: Kind = UNKNOWN_SOFTWARE
         self._cipher: Kind | None = None
         selector.opened()
         selector.software.add(self._software)
@@ -215,7 +210,4 @@ def _software_of(request: bytes) -> Kind | None:
         body: Any = read_request(header.api_key, header.api_version, request, start)
     except InvalidFrame:
         return None
-    if header.api_version < _NAMES_SOFTWARE_SINCE:
-        return _UNKNOWN, _UNKNOWN
-    software = body.client_software_name, body.client_software_version
-    return software if all(map(is_valid_software, software)) else None
+    return client_software(header.api_version, body)

@@ -24,7 +24,7 @@ from kio.static.protocol import ResponsePayload
 
 from kafka_common.errors import InvalidFrame, SaslRefused
 from kafka_common.protocol import request_types
-from kafka_common.protocol.api_versions import APIS, ApiKey, is_valid_software
+from kafka_common.protocol.api_versions import APIS, ApiKey, client_software
 from kafka_common.protocol.framing import (
     RequestHeader,
     frame,
@@ -40,7 +40,6 @@ _SIZE: Final = Struct(">i")
 _HANDSHAKE_VERSIONS: Final = (0, 1)
 _AUTHENTICATE_VERSIONS: Final = (0, 2)
 _API_VERSIONS_VERSIONS: Final = (0, 4)
-_NAMES_SOFTWARE_SINCE: Final = 3
 _HAS_LIFETIME_SINCE: Final = 1
 """The version of SaslAuthenticate since which its response has the session's lifetime."""
 
@@ -142,10 +141,7 @@ class SaslAuthenticator:
         if not first <= header.api_version <= last:
             return False
         request: Any = read_request(header.api_key, header.api_version, data, start)
-        return header.api_version < _NAMES_SOFTWARE_SINCE or (
-            is_valid_software(request.client_software_name)
-            and is_valid_software(request.client_software_version)
-        )
+        return client_software(header.api_version, request) is not None
 
     def _handshake(
         self, header: RequestHeader, request: request_types.SaslHandshakeRequest

@@ -19,26 +19,21 @@ from kafka_common.protocol.api_versions import (
     ApiKey,
     api_versions_error,
     api_versions_response,
-    is_valid_software,
+    client_software,
 )
 from kafka_common.protocol.messages import write
-from kafka_common.protocol.request_types import field_or
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.throttled_responses import throttled
 
 API_KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = (0, 4)
-_NAMES_SOFTWARE_SINCE: Final = 3
 
 
 async def handle(
     request: request_types.ApiVersionsRequest, context: RequestContext, broker: BrokerContext
 ) -> EncodedBody | ResponsePayload:
     """The response with every API; INVALID_REQUEST for an invalid software name or version."""
-    if context.api_version >= _NAMES_SOFTWARE_SINCE and not (
-        is_valid_software(field_or(request, "client_software_name", ""))
-        and is_valid_software(field_or(request, "client_software_version", ""))
-    ):
+    if client_software(context.api_version, request) is None:
         return refuse(request, context, ErrorCode.invalid_request)
     offered = tuple(broker.offered.items())
     version, features_epoch = context.api_version, broker.administration.features.epoch
