@@ -57,9 +57,10 @@ class BrokerListeners:
         self._refusal = refusal
         self._credentials = credentials
         self._tokens = tokens
+        self._limits = limits_of(config)
         self.server = SocketServer(
             config.listeners.bound,
-            limits_of(config),
+            self._limits,
             respond,
             broker_id=broker_id,
             protected_listener=config.listeners.inter_broker,
@@ -88,7 +89,7 @@ class BrokerListeners:
 
         Blocks, so it must run in an executor's thread.
         """
-        limits_of(after)
+        limits = limits_of(after)
         self.securities.apply(after)
         if before.listeners.bound != after.listeners.bound:
             self.securities.add_listeners(after)
@@ -99,10 +100,11 @@ class BrokerListeners:
                 self.securities.remove_listeners(before)
                 raise
             self.securities.remove_listeners(after)
+        self._limits = limits
 
-    def changed(self, _: BrokerConfig, after: BrokerConfig) -> None:
-        """Sets the limits of ``after``.  For any thread."""
-        self._loop.call_soon_threadsafe(self.server.limit, limits_of(after))
+    def changed(self, _: BrokerConfig, __: BrokerConfig) -> None:
+        """Sets the limits that :meth:`prepare` has found.  For any thread."""
+        self._loop.call_soon_threadsafe(self.server.limit, self._limits)
 
     def _authenticator(self, listener_name: str) -> ListenerAuthenticator | None:
         """The authenticator of a listener; None if it needs neither TLS nor SASL."""
