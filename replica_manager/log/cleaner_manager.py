@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -140,11 +140,8 @@ class CleanerManager:
 
     async def delete_old_segments(self) -> None:
         """Applies retention to every compacted log that may be cleaned."""
-        for number, (topic_partition, log) in enumerate(list(self._manager.logs.items()), 1):
-            if number % LOGS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-            if self._may_clean(topic_partition, log):
-                delete_old_segments(log)
+        async for _, log in self._cleanable():
+            delete_old_segments(log)
 
     async def next_log(self) -> tuple[TopicPartition, UnifiedLog] | None:
         """The log to compact next, None if none is due: of those the one with the highest ratio."""
@@ -152,11 +149,7 @@ class CleanerManager:
         worst: Dirtiness | None = None
         highest_ratio = 0.0
         self.last_run_ms = self._now_ms()
-        for number, (topic_partition, log) in enumerate(list(self._manager.logs.items()), 1):
-            if number % LOGS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-            if not self._may_clean(topic_partition, log):
-                continue
+        async for topic_partition, log in self._cleanable():
             try:
                 found = dirtiness(log, self._checkpoint(topic_partition, log), self._now_ms())
             except Exception as error:  # noqa: BLE001 - one log must not stop all
@@ -167,6 +160,14 @@ class CleanerManager:
                 best, worst = (topic_partition, log), found
         self.highest_ratio = highest_ratio
         return best
+
+    async def _cleanable(self) -> AsyncIterator[tuple[TopicPartition, UnifiedLog]]:
+        """The logs that may be cleaned; yields to the event loop every :data:`LOGS_AT_ONCE`."""
+        for number, (topic_partition, log) in enumerate(list(self._manager.logs.items()), 1):
+            if number % LOGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if self._may_clean(topic_partition, log):
+                yield topic_partition, log
 
     def _may_clean(self, topic_partition: TopicPartition, log: UnifiedLog) -> bool:
         """Whether a log is in service, compacted, cleanable, and has no future log.

@@ -464,12 +464,9 @@ class LogManager:
 
         Between two logs the event loop can run other tasks.
         """
-        for topic_partition, log in list(self._current.items()):
-            if log.config.is_compacted:
-                continue
-            yield delete_old_segments(log)
-            if (future := self._future.get(topic_partition)) is not None:
-                yield delete_old_segments(future)
+        for _, log in self._all_logs():
+            if not log.config.is_compacted:
+                yield delete_old_segments(log)
 
     def remove_expired_producers(self) -> None:
         """Removes idle producers past ``producer.id.expiration.ms`` from every log."""

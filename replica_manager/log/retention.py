@@ -5,12 +5,13 @@ Pure.  Source: Kafka ``UnifiedLog.deleteOldSegments``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from itertools import accumulate
 from typing import NamedTuple
 
 from replica_manager.log.log_config import LogConfig
+from replica_manager.log.segment import LogSegment
 
 
 class SegmentFacts(NamedTuple):
@@ -89,3 +90,38 @@ def _prefix(
         if high_watermark < end or not may_go(place) or (is_last and segment.size == 0):
             return place
     return len(segments)
+
+
+def deletion_lines(
+    rule: DeletionRule,
+    segments: Sequence[LogSegment],
+    config: LogConfig,
+    log_start_offset: int,
+    size: int,
+) -> Iterator[str]:
+    """Lines for the log: why segments are deleted from one of ``size`` bytes.
+
+    Source: Kafka ``StartOffsetBreach``, ``RetentionSizeBreach``, ``RetentionMsBreach``.
+    """
+    if rule is DeletionRule.LOG_START:
+        shown = ",".join(map(str, segments))
+        yield f"Deleting segments due to log start offset {log_start_offset} breach: {shown}"
+        return
+    for segment in segments:
+        size -= segment.size
+        if rule is DeletionRule.SIZE:
+            yield (
+                f"Deleting segment {segment} due to log retention size {config.retention_bytes} "
+                f"breach. Log size after deletion will be {size}."
+            )
+        else:
+            has_timestamp = segment.largest_timestamp_so_far.timestamp >= 0
+            based_on = (
+                "largest record timestamp in the segment"
+                if has_timestamp
+                else "last modified time of the segment"
+            )
+            yield (
+                f"Deleting segment {segment} due to log retention time {config.retention_ms}ms "
+                f"breach based on the {based_on}"
+            )

@@ -79,7 +79,7 @@ from replica_manager.log.producer_state_manager import (
     ProducerStateManager,
     VerificationGuard,
 )
-from replica_manager.log.retention import DeletionRule, SegmentFacts, breaches
+from replica_manager.log.retention import DeletionRule, SegmentFacts, breaches, deletion_lines
 from replica_manager.log.segment import LogSegment, TimestampedOffset
 from replica_manager.log.transaction_index import AbortedTransaction
 from replica_manager.log.truncation_plans import (
@@ -862,38 +862,12 @@ class UnifiedLog:
                 following = self._local.segments.higher(to_delete[-1].base_offset)
                 assert following is not None, "one segment always remains"
                 self.maybe_increment_log_start_offset(following.base_offset, "segment deletion")
-                self._log_deletion(to_delete, rule)
+                for line in deletion_lines(
+                    rule, to_delete, self.config, self._log_start_offset, self.size
+                ):
+                    _log.info("%s %s", self._prefix, line)
                 self._local.remove_segments(to_delete)
                 self._delete_snapshots(to_delete)
-
-    def _log_deletion(self, segments: Sequence[LogSegment], rule: DeletionRule) -> None:
-        """Writes why segments are deleted.
-
-        Source: Kafka ``StartOffsetBreach``, ``RetentionSizeBreach``, ``RetentionMsBreach``.
-        """
-        if rule is DeletionRule.LOG_START:
-            _log.info(
-                "%s Deleting segments due to log start offset %d breach: %s",
-                self._prefix, self._log_start_offset, ",".join(map(str, segments)),
-            )  # fmt: skip
-            return
-        size = self.size
-        for segment in segments:
-            size -= segment.size
-            if rule is DeletionRule.SIZE:
-                _log.info(
-                    "%s Deleting segment %s due to log retention size %d breach. Log size after "
-                    "deletion will be %d.",
-                    self._prefix, segment, self.config.retention_bytes, size,
-                )  # fmt: skip
-            else:
-                has_timestamp = segment.largest_timestamp_so_far.timestamp >= 0
-                _log.info(
-                    "%s Deleting segment %s due to log retention time %dms breach based on the %s",
-                    self._prefix, segment, self.config.retention_ms,
-                    "largest record timestamp in the segment" if has_timestamp
-                    else "last modified time of the segment",
-                )  # fmt: skip
 
     def delete_old_segments(self) -> int:
         """Deletes segments past retention or below the log start offset; returns how many."""
