@@ -65,18 +65,20 @@ def write_entity_config(
     if ControllerZnode.decode(controller.data).kraft_controller_epoch > 0:
         raise RequestRefused(ErrorCode.stale_controller_epoch, "the controller is in KRaft mode")
     path, data = ConfigZnode.path(entity_path), ConfigZnode(config).encode()
-    if _is_set(session, controller.zk_version, path, data):
+    if _overwrite(session, controller.zk_version, path, data):
         return
     created = session.write(Create(path, data))
     if created is ZkCode.NO_NODE:  # the parent znode (the user of a client id) is missing
         session.create_missing([path.rpartition("/")[0]])
         created = session.write(Create(path, data))
-    if created is ZkCode.NODE_EXISTS and _is_set(session, controller.zk_version, path, data):
+    if created is ZkCode.NODE_EXISTS and _overwrite(session, controller.zk_version, path, data):
         return  # another broker has created it, or this one, and the reply was lost
     required(path, created)
 
 
-def _is_set(session: ZooKeeperSession, controller_zk_version: int, path: str, data: bytes) -> bool:
+def _overwrite(
+    session: ZooKeeperSession, controller_zk_version: int, path: str, data: bytes
+) -> bool:
     """Writes an entity's znode; returns False if there is none."""
     written = session.perform(
         ZkTransaction([Check(ControllerZnode.PATH, controller_zk_version), SetData(path, data)])

@@ -71,11 +71,11 @@ async def handle(
     )
     deletable = await allowed_names(broker, context, AclOperation.DELETE, ResourceType.TOPIC, names)
     meant = {
-        topic.name: None async for topic in in_slices(topics) if not _is_hidden(topic, describable)
+        topic.name: None
+        async for topic in in_slices(topics)
+        if topic.name is not None and not _is_hidden(topic, describable)
     }
     async for name in in_slices(meant):
-        if name is None:
-            continue  # no topic has the id
         if name not in deletable:
             errors[name] = ErrorCode.topic_authorization_failed
         elif name not in snapshot.partitions:
